@@ -1,0 +1,1 @@
+"""What every Sluice service shares, in three layers: runtime > adapters > domain."""

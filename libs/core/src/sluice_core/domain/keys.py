@@ -1,0 +1,26 @@
+"""Every Redis key outside the broker's own namespace, built here and nowhere else."""
+
+from __future__ import annotations
+
+PREFIX = "sluice:"
+
+#: Stream of job events; capped, see `EVENTS_MAXLEN`.
+EVENTS = f"{PREFIX}events"
+
+#: Entries kept in `EVENTS`; about 10 MB at 1 kB each.
+EVENTS_MAXLEN = 10_000
+
+
+def lock(job_id: str, stage: str) -> str:
+    """The idempotency lock of one stage of one job; value is the epoch, expires by itself."""
+    return f"{PREFIX}lock:{job_id}:{stage}"
+
+
+def worker(worker_id: str) -> str:
+    """What one worker says of itself, as a hash; expires when the worker stops saying it."""
+    return f"{PREFIX}worker:{worker_id}"
+
+
+def host_slots(host: str) -> str:
+    """Who holds a connection slot to one remote host, as a sorted set by expiry."""
+    return f"{PREFIX}host:{host}"

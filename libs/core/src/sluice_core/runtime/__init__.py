@@ -1,0 +1,1 @@
+"""What makes a process a Sluice process: broker, stages, children, worker life."""
