@@ -87,9 +87,7 @@ CODES: dict[str, CodeInfo] = {
         "the link leads to an address that is not public",
         "An operator can allow it with EGRESS_ALLOW.",
     ),
-    "bad_media": CodeInfo(
-        _P, "what arrived is not playable media", "Check the link in a browser."
-    ),
+    "bad_media": CodeInfo(_P, "what arrived is not playable media", "Check the link in a browser."),
     "no_media": CodeInfo(
         _P, "there is no media behind the link", "Paste the link of a page that shows media."
     ),
@@ -123,6 +121,7 @@ class SluiceError(Exception):
         message: one sentence for people, cut at `MAX_MESSAGE`; the code's own words when empty.
         error_class: when the single case is known to differ from the code's usual class.
         retry_after: seconds that the other side asked us to wait.
+
     """
 
     code: str = "internal"

@@ -105,6 +105,7 @@ def load_presets(extra_file: Path | None = None) -> Mapping[str, Preset]:
     Raises:
         ConfigError: the file is missing, not TOML, or says something wrong; or it names a
             built-in preset again, whose meaning users hold on to.
+
     """
     text = resources.files(__package__).joinpath("presets.toml").read_text(encoding="utf-8")
     presets = dict(_parse(text, where="presets.toml"))

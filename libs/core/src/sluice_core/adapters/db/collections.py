@@ -1,0 +1,131 @@
+"""Fan-out and fan-in: children unique by (parent, entry), settled by counting."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.db import outbox, runs
+from sluice_core.adapters.db.rows import error_columns, next_version, to_job
+from sluice_core.adapters.db.schema import jobs
+from sluice_core.adapters.db.schema import outbox as outbox_table
+from sluice_core.domain.job import ChildCounts, Job, JobError, Request
+from sluice_core.domain.lanes import Actor, Lane
+from sluice_core.domain.states import ACTIVE, Status, WaitingFor
+
+
+def add_children(
+    connection: sa.Connection, run: runs.Claim, entries: Sequence[dict[str, Any]], *, now: float
+) -> list[outbox.OutboxRow]:
+    """Write newly found entries as child jobs, as the run that expands the parent.
+
+    An entry is {"url", "key", "title"?, ...}; one that the parent already has is left alone.
+
+    Raises:
+        StaleRunError: the parent was canceled, or another run expands it.
+
+    """
+    parent = runs.describe(connection, run.job, {"expansion_done": False}, now=now)
+    new = [
+        job_store.NewJob(
+            request=child_request(parent, entry["url"]),
+            api_key_id=parent.api_key_id,
+            parent_id=parent.id,
+            entry_key=hashlib.sha256(entry["key"].encode()).hexdigest(),
+            entry=entry,
+            traceparent=parent.traceparent,
+        )
+        for entry in entries
+    ]
+    return [order for _, order in job_store.insert_many(connection, new, now=now) if order]
+
+
+def child_request(parent: Job, url: str) -> Request:
+    """What a child is asked for: as the parent, in the bulk lane unless a lane was chosen."""
+    lane = Lane.BULK if parent.request.lane is Lane.DEFAULT else parent.request.lane
+    return replace(
+        parent.request,
+        url=url,
+        lane=lane,
+        playlist="single",
+        items=None,
+        not_before=None,
+        callback_url=None,
+        metadata={},
+    )
+
+
+def settle(
+    connection: sa.Connection, parent_id: str, *, expires_at: float, sweep_at: float, now: float
+) -> Job | None:
+    """End a collection whose children have all ended; None when there is nothing to do (yet).
+
+    Idempotent: locks the parent, counts its children by query.
+    """
+    outbox_actor = sa.and_(
+        outbox_table.c.job_id == parent_id,
+        outbox_table.c.actor == Actor.SETTLE.value,
+    )
+    query = sa.select(jobs).where(jobs.c.id == parent_id).with_for_update()
+    row = connection.execute(query).first()
+    connection.execute(sa.delete(outbox_table).where(outbox_actor))
+    if row is None or row.waiting_for != WaitingFor.CHILDREN.value or not row.expansion_done:
+        return None
+    counts = job_store.child_counts(connection, [parent_id]).get(parent_id, ChildCounts())
+    if counts.active:
+        return None
+    status, error = outcome_of(counts)
+    ended = connection.execute(
+        sa.update(jobs)
+        .where(jobs.c.id == parent_id)
+        .values(
+            status=status.value,
+            waiting_for=None,
+            finished_at=now,
+            updated_at=now,
+            expires_at=expires_at if status in (Status.SUCCESS, Status.PARTIAL) else None,
+            sweep_at=sweep_at,
+            **({} if status in (Status.SUCCESS, Status.PARTIAL) else {"dedup_key": None}),
+            **error_columns(error),
+            **next_version(),
+        )
+        .returning(jobs)
+    ).one()
+    return to_job(ended)
+
+
+def outcome_of(counts: ChildCounts) -> tuple[Status, JobError | None]:
+    """A collection's end: all well, some well, or none."""
+    if counts.total and counts.success == counts.total:
+        return Status.SUCCESS, None
+    missing = f"{counts.failed} failed and {counts.canceled} were canceled of {counts.total}"
+    if counts.success:
+        return Status.PARTIAL, JobError("incomplete", "permanent", missing)
+    if not counts.total:
+        return Status.FAILED, JobError("no_media", "permanent", "the collection is empty")
+    return Status.FAILED, JobError("incomplete", "permanent", missing)
+
+
+def unsettled(connection: sa.Connection, limit: int) -> list[str]:
+    """Collections that wait for children although none is active: a settle message was lost."""
+    child = jobs.alias("child")
+    active = [s.value for s in ACTIVE]
+    query = (
+        sa.select(jobs.c.id)
+        .where(
+            jobs.c.waiting_for == WaitingFor.CHILDREN.value,
+            jobs.c.expansion_done.is_(True),
+            ~sa.exists().where(
+                child.c.parent_id == jobs.c.id,
+                child.c.status.in_(active),
+                child.c.deleted_at.is_(None),
+            ),
+        )
+        .limit(limit)
+    )
+    return [r.id for r in connection.execute(query)]

@@ -1,0 +1,146 @@
+"""Opens the database and maps its troubles to ours."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from sluice_core.domain.errors import ConfigError, StoreAwayError
+
+#: Seconds a writer waits for SQLite's single write lock before it calls the store away.
+SQLITE_BUSY = 5.0
+#: Seconds to reach PostgreSQL, and to wait for a free connection of the pool.
+CONNECT_TIMEOUT = 5
+POOL_TIMEOUT = 10.0
+
+
+def open_engine(url: str, *, pool_size: int = 8, durable: bool = False) -> sa.Engine:
+    """An engine for `sqlite:///…` or `postgresql+psycopg://…`.
+
+    Args:
+        url: SQLAlchemy address.
+        pool_size: most connections that this process holds.
+        durable: SQLite only: sync the log at each commit. Whoever answers a user "accepted"
+            wants it; a worker's later writes may be lost with the power, and are then done again.
+
+    Raises:
+        ConfigError: one sentence when the address is of no use.
+
+    """
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as exc:
+        raise ConfigError("SLUICE_DATABASE_URL is not an address of a database.") from exc
+    if parsed.get_backend_name() == "sqlite":
+        return _open_sqlite(parsed, pool_size=pool_size, durable=durable)
+    if parsed.get_backend_name() != "postgresql":
+        raise ConfigError(
+            "SLUICE_DATABASE_URL must begin with sqlite:/// or postgresql+psycopg://."
+        )
+    return sa.create_engine(
+        parsed.set(drivername="postgresql+psycopg"),
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_TIMEOUT,
+        pool_pre_ping=True,
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT,
+            # A lost peer must not hold a worker for the kernel's two hours.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+            # Behind a transaction pooler a prepared statement may meet another server session.
+            "prepare_threshold": None,
+        },
+    )
+
+
+def _open_sqlite(url: sa.URL, *, pool_size: int, durable: bool) -> sa.Engine:
+    if url.database:
+        folder = Path(url.database).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise ConfigError(f"The data folder {folder} can't be made: {exc.strerror}.") from exc
+    engine = sa.create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_TIMEOUT,
+        connect_args={"timeout": SQLITE_BUSY, "check_same_thread": False},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: sqlite3.Connection, _record: Any) -> None:
+        # The driver's own transaction handling begins late and only for some statements.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA temp_store=MEMORY")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        reads = connection.get_execution_options().get("sluice_read_only", False)
+        # A deferred transaction that turns into a writer half-way fails at once when another
+        # writer was faster; IMMEDIATE waits its turn instead.
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+@contextmanager
+def write(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """One transaction that may write; committed at the end, rolled back on an exception.
+
+    Raises:
+        StoreAwayError: the database can't be reached or does not answer in time.
+
+    """
+    with mapped(), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def read(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """One transaction that only reads, so that it waits for no writer.
+
+    Raises:
+        StoreAwayError: as `write`.
+
+    """
+    with mapped(), engine.connect() as connection:
+        yield connection.execution_options(sluice_read_only=True)
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Turns "the database is away" in all its forms into `StoreAwayError`."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeoutError) as exc:
+        raise StoreAwayError(str(exc.__cause__ or exc)[:200]) from exc
+    except DBAPIError as exc:
+        if exc.connection_invalidated:
+            raise StoreAwayError(str(exc.__cause__ or exc)[:200]) from exc
+        raise
+
+
+def check(engine: sa.Engine) -> None:
+    """Raises `ConfigError` with one sentence unless the database answers and has our tables."""
+    try:
+        with read(engine) as connection:
+            tables = set(sa.inspect(connection).get_table_names())
+    except StoreAwayError as exc:
+        raise ConfigError(f"The database does not answer: {exc}.") from exc
+    if "jobs" not in tables:
+        raise ConfigError("The database has no tables yet; run `sluice migrate` first.")

@@ -1,0 +1,184 @@
+"""The first schema."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("hash", sa.String(length=64), nullable=False),
+        sa.Column("scopes", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("revoked_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
+        sa.UniqueConstraint("hash", name=op.f("uq_api_keys_hash")),
+    )
+    op.create_table(
+        "artifacts",
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("content_type", sa.String(length=128), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "name", name=op.f("pk_artifacts")),
+    )
+    op.create_table(
+        "attempts",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.Column("stage", sa.String(length=16), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("worker", sa.String(length=128), nullable=False),
+        sa.Column("message_id", sa.String(length=26), nullable=False),
+        sa.Column("queue", sa.String(length=64), nullable=False),
+        sa.Column("published_at", sa.Double(), nullable=True),
+        sa.Column("publishes", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("delivered_at", sa.Double(), nullable=True),
+        sa.Column("claimed_at", sa.Double(), nullable=False),
+        sa.Column("beat", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("child_pid", sa.Integer(), nullable=True),
+        sa.Column("child_started", sa.BigInteger(), nullable=True),
+        sa.Column("progressed", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("ended_at", sa.Double(), nullable=True),
+        sa.Column("outcome", sa.String(length=16), nullable=True),
+        sa.Column("error_code", sa.String(length=32), nullable=True),
+        sa.Column("error_message", sa.String(length=500), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_attempts")),
+        sa.UniqueConstraint("job_id", "epoch", name=op.f("uq_attempts_job_id_epoch")),
+    )
+    op.create_index(
+        "ix_attempts_open",
+        "attempts",
+        ["ended_at"],
+        unique=False,
+        sqlite_where=sa.text("ended_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_table(
+        "dead_letters",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("queue", sa.String(length=64), nullable=False),
+        sa.Column("job_id", sa.String(length=26), nullable=True),
+        sa.Column("reason", sa.String(length=500), nullable=False),
+        sa.Column("payload", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_dead_letters")),
+    )
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("body_hash", sa.String(length=64), nullable=False),
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_idempotency_keys")),
+    )
+    op.create_index(
+        op.f("ix_idempotency_keys_created_at"), "idempotency_keys", ["created_at"], unique=False
+    )
+    op.create_table(
+        "jobs",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("preset", sa.String(length=64), nullable=False),
+        sa.Column("lane", sa.String(length=16), nullable=False),
+        sa.Column(
+            "options",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=False,
+        ),
+        sa.Column("dedup_key", sa.String(length=64), nullable=True),
+        sa.Column("api_key_id", sa.String(length=26), nullable=True),
+        sa.Column("parent_id", sa.String(length=26), nullable=True),
+        sa.Column("entry_key", sa.String(length=64), nullable=True),
+        sa.Column(
+            "entry",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=True,
+        ),
+        sa.Column("expansion_done", sa.Boolean(), nullable=True),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("stage", sa.String(length=16), nullable=False),
+        sa.Column("epoch", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("version", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("waiting_for", sa.String(length=16), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("losses", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("retry_at", sa.Double(), nullable=True),
+        sa.Column("percent", sa.Double(), nullable=True),
+        sa.Column("bytes", sa.BigInteger(), nullable=True),
+        sa.Column("total_bytes", sa.BigInteger(), nullable=True),
+        sa.Column("bytes_per_second", sa.Double(), nullable=True),
+        sa.Column("eta_seconds", sa.Double(), nullable=True),
+        sa.Column("title", sa.Text(), nullable=True),
+        sa.Column("extractor", sa.String(length=128), nullable=True),
+        sa.Column("duration", sa.Double(), nullable=True),
+        sa.Column("thumbnail", sa.Text(), nullable=True),
+        sa.Column(
+            "plan",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=True,
+        ),
+        sa.Column(
+            "sources",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=True,
+        ),
+        sa.Column("error_code", sa.String(length=32), nullable=True),
+        sa.Column("error_class", sa.String(length=16), nullable=True),
+        sa.Column("error_message", sa.String(length=500), nullable=True),
+        sa.Column("traceparent", sa.String(length=64), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.Column("finished_at", sa.Double(), nullable=True),
+        sa.Column("expires_at", sa.Double(), nullable=True),
+        sa.Column("deleted_at", sa.Double(), nullable=True),
+        sa.Column("sweep_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
+        sa.UniqueConstraint("dedup_key", name=op.f("uq_jobs_dedup_key")),
+        sa.UniqueConstraint("parent_id", "entry_key", name=op.f("uq_jobs_parent_id_entry_key")),
+    )
+    op.create_index(op.f("ix_jobs_api_key_id"), "jobs", ["api_key_id"], unique=False)
+    op.create_index("ix_jobs_expires_at", "jobs", ["expires_at"], unique=False)
+    op.create_index("ix_jobs_parent_id_status", "jobs", ["parent_id", "status"], unique=False)
+    op.create_index("ix_jobs_status_id", "jobs", ["status", "id"], unique=False)
+    op.create_index("ix_jobs_sweep_at", "jobs", ["sweep_at"], unique=False)
+    op.create_index("ix_jobs_updated_at", "jobs", ["updated_at"], unique=False)
+    op.create_table(
+        "outbox",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.Column("actor", sa.String(length=16), nullable=False),
+        sa.Column("queue", sa.String(length=64), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("due_at", sa.Double(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("published_at", sa.Double(), nullable=True),
+        sa.Column("publishes", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("traceparent", sa.String(length=64), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_outbox")),
+    )
+    op.create_index(op.f("ix_outbox_job_id"), "outbox", ["job_id"], unique=False)
+    op.create_index(
+        "ix_outbox_published_at_due_at", "outbox", ["published_at", "due_at"], unique=False
+    )

@@ -1,0 +1,153 @@
+"""The one door to the broker: rows written with the change of state that asks for a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from sluice_core.adapters.db.schema import outbox
+from sluice_core.adapters.ids import new_id
+from sluice_core.domain.lanes import Actor, Lane, queue_name
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A message to be published; its id is also the broker's message id."""
+
+    id: str
+    job_id: str
+    actor: Actor
+    queue: str
+    epoch: int
+    due_at: float
+    traceparent: str | None = None
+
+    def args(self) -> dict[str, Any]:
+        """What the message carries: ids only."""
+        carried: dict[str, Any] = {"job": self.job_id, "epoch": self.epoch}
+        if self.traceparent:
+            carried["traceparent"] = self.traceparent
+        return carried
+
+
+def add(
+    connection: sa.Connection,
+    *,
+    job_id: str,
+    actor: Actor,
+    lane: Lane,
+    epoch: int,
+    now: float,
+    due_at: float | None = None,
+    traceparent: str | None = None,
+) -> OutboxRow:
+    """Write a row; hand it to the publisher once the transaction is committed."""
+    row = OutboxRow(
+        id=new_id(),
+        job_id=job_id,
+        actor=actor,
+        queue=queue_name(actor, lane),
+        epoch=epoch,
+        due_at=now if due_at is None else due_at,
+        traceparent=traceparent,
+    )
+    connection.execute(sa.insert(outbox), _values(row, now))
+    return row
+
+
+def add_many(connection: sa.Connection, rows: Sequence[OutboxRow], now: float) -> None:
+    if rows:
+        connection.execute(sa.insert(outbox), [_values(row, now) for row in rows])
+
+
+def _values(row: OutboxRow, now: float) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "job_id": row.job_id,
+        "actor": row.actor.value,
+        "queue": row.queue,
+        "epoch": row.epoch,
+        "due_at": row.due_at,
+        "created_at": now,
+        "traceparent": row.traceparent,
+    }
+
+
+def _to_row(r: sa.Row[Any]) -> OutboxRow:
+    m = r._mapping  # noqa: SLF001  # SQLAlchemy's documented way to read by name
+    return OutboxRow(
+        m["id"], m["job_id"], Actor(m["actor"]), m["queue"], m["epoch"], m["due_at"],
+        m["traceparent"],
+    )  # fmt: skip
+
+
+def take_due(
+    connection: sa.Connection, *, now: float, older_than: float, limit: int
+) -> list[OutboxRow]:
+    """Unpublished rows that are due, locked until the end of the transaction.
+
+    Rows younger than `older_than` seconds past their due time are left to their own writer, who
+    publishes at once. Rows that another relay holds are skipped.
+    """
+    query = (
+        sa.select(outbox)
+        .where(outbox.c.published_at.is_(None), outbox.c.due_at <= now - older_than)
+        .order_by(outbox.c.due_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return [_to_row(r) for r in connection.execute(query)]
+
+
+def take_unclaimed(
+    connection: sa.Connection, *, now: float, older_than: float, limit: int
+) -> list[OutboxRow]:
+    """Rows published over `older_than` seconds ago that no run has claimed."""
+    query = (
+        sa.select(outbox)
+        .where(outbox.c.published_at <= now - older_than)
+        .order_by(outbox.c.published_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return [_to_row(r) for r in connection.execute(query)]
+
+
+def mark_published(connection: sa.Connection, ids: Sequence[str], now: float) -> None:
+    """Idempotent; a row that a fast worker already claimed is gone, which is well."""
+    if ids:
+        connection.execute(
+            sa.update(outbox)
+            .where(outbox.c.id.in_(ids))
+            .values(published_at=now, publishes=outbox.c.publishes + 1)
+        )
+
+
+def get(connection: sa.Connection, message_id: str) -> sa.Row[Any] | None:
+    return connection.execute(sa.select(outbox).where(outbox.c.id == message_id)).first()
+
+
+def of_job(connection: sa.Connection, job_id: str) -> list[sa.Row[Any]]:
+    """All rows of one job, oldest first."""
+    query = sa.select(outbox).where(outbox.c.job_id == job_id).order_by(outbox.c.id)
+    return list(connection.execute(query))
+
+
+def remove(connection: sa.Connection, message_id: str) -> None:
+    connection.execute(sa.delete(outbox).where(outbox.c.id == message_id))
+
+
+def remove_of_job(connection: sa.Connection, job_id: str) -> None:
+    connection.execute(sa.delete(outbox).where(outbox.c.job_id == job_id))
+
+
+def lag(connection: sa.Connection, now: float) -> tuple[int, float]:
+    """Rows that are due and unpublished, and the seconds that the oldest is late."""
+    query = sa.select(sa.func.count(), sa.func.min(outbox.c.due_at)).where(
+        outbox.c.published_at.is_(None), outbox.c.due_at <= now
+    )
+    count, oldest = connection.execute(query).one()
+    return count, max(0.0, now - oldest) if oldest is not None else 0.0

@@ -1,0 +1,455 @@
+"""What a run may write: claimed by compare-and-set, then conditional on its own epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from sluice_core.adapters.db import outbox
+from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
+from sluice_core.adapters.db.schema import artifacts, attempts, jobs
+from sluice_core.adapters.db.schema import outbox as outbox_table
+from sluice_core.adapters.ids import new_id
+from sluice_core.domain.errors import StaleRunError
+from sluice_core.domain.job import Artifact, Job, JobError, Progress
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.states import ACTIVE, RUNNING_STATE, Status, WaitingFor
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A won claim: the job as it is now, and the attempt that this run is."""
+
+    job: Job
+    attempt_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the broker delivered, with its own id and queue."""
+
+    id: str
+    queue: str
+    job_id: str
+    epoch: int
+    delivered_at: float
+    traceparent: str | None = None
+
+
+_NO_PROGRESS = progress_columns(Progress())
+_ACTIVE = [s.value for s in ACTIVE]
+
+
+def claim(
+    connection: sa.Connection, *, stage: Actor, message: Message, worker: str, now: float
+) -> Claim | None:
+    """Win the job for this run, or None when the message is late, doubled or of no use.
+
+    Compare-and-set on the epoch that the message names; winning raises it by one, so no second
+    message and no earlier run can write any more.
+    """
+    won = connection.execute(
+        sa.update(jobs)
+        .where(
+            jobs.c.id == message.job_id,
+            jobs.c.epoch == message.epoch,
+            jobs.c.stage == stage.value,
+            jobs.c.status.in_(_ACTIVE),
+            jobs.c.deleted_at.is_(None),
+        )
+        .values(
+            status=RUNNING_STATE[stage].value,
+            epoch=jobs.c.epoch + 1,
+            waiting_for=None,
+            retry_at=None,
+            tries=jobs.c.tries + 1,
+            updated_at=now,
+            **error_columns(None),
+            **_NO_PROGRESS,
+            **next_version(),
+        )
+        .returning(jobs)
+    ).first()
+    if won is None:
+        return None
+    job = to_job(won)
+    published = outbox.get(connection, message.id)
+    outbox.remove_of_job(connection, job.id)
+    number = connection.execute(
+        sa.select(sa.func.count()).where(
+            attempts.c.job_id == job.id, attempts.c.stage == stage.value
+        )
+    ).scalar_one()
+    attempt_id = new_id()
+    connection.execute(
+        sa.insert(attempts).values(
+            id=attempt_id,
+            job_id=job.id,
+            stage=stage.value,
+            number=number + 1,
+            epoch=job.epoch,
+            worker=worker,
+            message_id=message.id,
+            queue=message.queue,
+            published_at=published.published_at if published else None,
+            publishes=published.publishes if published else 0,
+            delivered_at=message.delivered_at,
+            claimed_at=now,
+        )
+    )
+    return Claim(job, attempt_id, number + 1)
+
+
+def _fenced(connection: sa.Connection, job: Job, values: Mapping[str, Any], now: float) -> Job:
+    """Write to the job as the run of `job.epoch`, or raise `StaleRunError`."""
+    row = connection.execute(
+        sa.update(jobs)
+        .where(jobs.c.id == job.id, jobs.c.epoch == job.epoch, jobs.c.status.in_(_ACTIVE))
+        .values(updated_at=now, **values, **next_version())
+        .returning(jobs)
+    ).first()
+    if row is None:
+        raise StaleRunError(f"job {job.id} is no longer at epoch {job.epoch}")
+    return to_job(row)
+
+
+def close_attempt(
+    connection: sa.Connection,
+    attempt_id: str,
+    *,
+    outcome: str,
+    now: float,
+    error: JobError | None = None,
+) -> bool:
+    """End an attempt once; False when it was already ended."""
+    done = connection.execute(
+        sa.update(attempts)
+        .where(attempts.c.id == attempt_id, attempts.c.ended_at.is_(None))
+        .values(
+            ended_at=now,
+            outcome=outcome,
+            error_code=error.code if error else None,
+            error_message=error.message if error else None,
+        )
+    )
+    return done.rowcount == 1
+
+
+def write_progress(connection: sa.Connection, job: Job, progress: Progress, *, now: float) -> Job:
+    """Raises `StaleRunError` when another run owns the job."""
+    return _fenced(connection, job, progress_columns(progress), now)
+
+
+def describe(connection: sa.Connection, job: Job, fields: Mapping[str, Any], *, now: float) -> Job:
+    """Write what was learned (title, duration, plan, …). Raises `StaleRunError`."""
+    return _fenced(connection, job, fields, now)
+
+
+def advance(
+    connection: sa.Connection,
+    run: Claim,
+    *,
+    to: Actor,
+    fields: Mapping[str, Any],
+    now: float,
+) -> tuple[Job, outbox.OutboxRow]:
+    """This stage is done and the next one is asked for, in one transaction."""
+    job = _fenced(
+        connection,
+        run.job,
+        {
+            **fields,
+            **_NO_PROGRESS,
+            "status": RUNNING_STATE[to].value,
+            "stage": to.value,
+            "waiting_for": WaitingFor.WORKER.value,
+            "tries": 0,
+            "losses": 0,
+        },
+        now,
+    )
+    close_attempt(connection, run.attempt_id, outcome="ok", now=now)
+    return job, _order(connection, job, now=now)
+
+
+def succeed(
+    connection: sa.Connection,
+    run: Claim,
+    *,
+    files: Sequence[Artifact],
+    fields: Mapping[str, Any],
+    expires_at: float,
+    now: float,
+) -> Job:
+    """The files are in storage: point at them and end the job, in one transaction."""
+    job = _fenced(
+        connection,
+        run.job,
+        {
+            **fields,
+            "status": Status.SUCCESS.value,
+            "waiting_for": None,
+            "percent": 100.0,
+            "eta_seconds": 0.0,
+            "finished_at": now,
+            "expires_at": expires_at,
+            "sources": None,
+            "plan": None,
+            "sweep_at": now,
+        },
+        now,
+    )
+    connection.execute(sa.delete(artifacts).where(artifacts.c.job_id == job.id))
+    connection.execute(
+        sa.insert(artifacts),
+        [
+            {
+                "job_id": job.id,
+                "name": f.name,
+                "kind": f.kind,
+                "key": f.key,
+                "bytes": f.bytes,
+                "sha256": f.sha256,
+                "content_type": f.content_type,
+                "created_at": now,
+            }
+            for f in files
+        ],
+    )
+    close_attempt(connection, run.attempt_id, outcome="ok", now=now)
+    ask_to_settle(connection, job, now=now)
+    return job
+
+
+def expanded(
+    connection: sa.Connection, run: Claim, *, fields: Mapping[str, Any], now: float
+) -> Job:
+    """The list of a collection was read to its end: now its children decide."""
+    job = _fenced(
+        connection,
+        run.job,
+        {
+            **fields,
+            **_NO_PROGRESS,
+            "status": Status.DOWNLOADING.value,
+            "waiting_for": WaitingFor.CHILDREN.value,
+            "expansion_done": True,
+        },
+        now,
+    )
+    close_attempt(connection, run.attempt_id, outcome="ok", now=now)
+    order_settle(connection, job, now=now)
+    return job
+
+
+def fail(
+    connection: sa.Connection,
+    run: Claim,
+    error: JobError,
+    *,
+    sweep_at: float,
+    now: float,
+) -> Job:
+    """End the job with an error."""
+    job = _fenced(
+        connection,
+        run.job,
+        {
+            **error_columns(error),
+            "status": Status.FAILED.value,
+            "waiting_for": None,
+            "finished_at": now,
+            "dedup_key": None,
+            "eta_seconds": None,
+            "sweep_at": sweep_at,
+        },
+        now,
+    )
+    close_attempt(connection, run.attempt_id, outcome="failed", now=now, error=error)
+    ask_to_settle(connection, job, now=now)
+    return job
+
+
+def retry_later(
+    connection: sa.Connection, run: Claim, error: JobError, *, due_at: float, now: float
+) -> tuple[Job, outbox.OutboxRow]:
+    """Close this attempt and order the next one for `due_at`, in one transaction."""
+    job = _fenced(
+        connection,
+        run.job,
+        {
+            **error_columns(error),
+            "waiting_for": WaitingFor.RETRY.value,
+            "retry_at": due_at,
+            "bytes_per_second": None,
+            "eta_seconds": None,
+        },
+        now,
+    )
+    close_attempt(connection, run.attempt_id, outcome="retry", now=now, error=error)
+    return job, _order(connection, job, now=now, due_at=due_at)
+
+
+def hand_back(connection: sa.Connection, run: Claim, *, now: float) -> tuple[Job, outbox.OutboxRow]:
+    """The worker stops: give the job back, uncounted, in one transaction."""
+    job = _fenced(
+        connection,
+        run.job,
+        {
+            "waiting_for": WaitingFor.WORKER.value,
+            "tries": jobs.c.tries - 1,
+            "bytes_per_second": None,
+            "eta_seconds": None,
+        },
+        now,
+    )
+    close_attempt(connection, run.attempt_id, outcome="handed_back", now=now)
+    return job, _order(connection, job, now=now)
+
+
+def _order(
+    connection: sa.Connection, job: Job, *, now: float, due_at: float | None = None
+) -> outbox.OutboxRow:
+    """Ask for a run of the job's stage at its present epoch."""
+    return outbox.add(
+        connection,
+        job_id=job.id,
+        actor=job.stage,
+        lane=job.request.lane,
+        epoch=job.epoch,
+        now=now,
+        due_at=due_at,
+        traceparent=job.traceparent,
+    )
+
+
+order = _order
+
+
+def ask_to_settle(connection: sa.Connection, child: Job, *, now: float) -> None:
+    """Whoever ends a child asks that its parent be looked at; counting is by query."""
+    if child.parent_id is None:
+        return
+    outbox.add(
+        connection,
+        job_id=child.parent_id,
+        actor=Actor.SETTLE,
+        lane=child.request.lane,
+        epoch=0,
+        now=now,
+    )
+
+
+def order_settle(connection: sa.Connection, parent: Job, *, now: float) -> None:
+    outbox.add(
+        connection,
+        job_id=parent.id,
+        actor=Actor.SETTLE,
+        lane=parent.request.lane,
+        epoch=0,
+        now=now,
+    )
+
+
+def beat(connection: sa.Connection, attempt_ids: Sequence[str]) -> None:
+    """Raise the counters of this worker's open attempts."""
+    if attempt_ids:
+        connection.execute(
+            sa.update(attempts)
+            .where(attempts.c.id.in_(attempt_ids), attempts.c.ended_at.is_(None))
+            .values(beat=attempts.c.beat + 1)
+        )
+
+
+def owners(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, tuple[int, Status]]:
+    """Job id -> (epoch, status) of those that still exist: what a run checks itself against."""
+    query = sa.select(jobs.c.id, jobs.c.epoch, jobs.c.status).where(
+        jobs.c.id.in_(job_ids), jobs.c.deleted_at.is_(None)
+    )
+    return {r.id: (r.epoch, Status(r.status)) for r in connection.execute(query)}
+
+
+def record_child(connection: sa.Connection, attempt_id: str, pid: int, started: int) -> None:
+    """Remember the media child, so that a later run can prove it gone."""
+    connection.execute(
+        sa.update(attempts)
+        .where(attempts.c.id == attempt_id)
+        .values(child_pid=pid, child_started=started)
+    )
+
+
+def open_attempts(connection: sa.Connection) -> list[sa.Row[Any]]:
+    """Attempts that have not ended: id, job_id, epoch, worker, beat."""
+    query = sa.select(
+        attempts.c.id, attempts.c.job_id, attempts.c.epoch, attempts.c.worker, attempts.c.beat
+    ).where(attempts.c.ended_at.is_(None))
+    return list(connection.execute(query))
+
+
+def declare_lost(
+    connection: sa.Connection,
+    attempt_id: str,
+    *,
+    max_losses: int,
+    sweep_at: float,
+    now: float,
+) -> Job | None:
+    """Take the job from a worker that is gone and order it anew; None when it was not its owner.
+
+    The epoch is raised, so that the lost one can write nothing should it wake up.
+    """
+    lost = connection.execute(sa.select(attempts).where(attempts.c.id == attempt_id)).first()
+    if lost is None or not close_attempt(connection, attempt_id, outcome="lost", now=now):
+        return None
+    counted = 0 if lost.progressed else 1
+    row = connection.execute(
+        sa.update(jobs)
+        .where(jobs.c.id == lost.job_id, jobs.c.epoch == lost.epoch, jobs.c.status.in_(_ACTIVE))
+        .values(
+            epoch=jobs.c.epoch + 1,
+            waiting_for=WaitingFor.WORKER.value,
+            tries=jobs.c.tries - 1,
+            losses=jobs.c.losses + counted,
+            bytes_per_second=None,
+            eta_seconds=None,
+            updated_at=now,
+            **next_version(),
+        )
+        .returning(jobs)
+    ).first()
+    if row is None:
+        return None
+    job = to_job(row)
+    if job.losses < max_losses:
+        _order(connection, job, now=now)
+        return job
+    message = f"the job took {job.losses} workers down without getting anywhere"
+    job = _fenced(
+        connection,
+        job,
+        {
+            **error_columns(JobError("worker_lost", "manual", message)),
+            "status": Status.FAILED.value,
+            "waiting_for": None,
+            "finished_at": now,
+            "dedup_key": None,
+            "sweep_at": sweep_at,
+        },
+        now,
+    )
+    ask_to_settle(connection, job, now=now)
+    return job
+
+
+def has_order(connection: sa.Connection, job_id: str) -> bool:
+    """Whether a message for the job is on its way."""
+    return (
+        connection.execute(
+            sa.select(outbox_table.c.id).where(outbox_table.c.job_id == job_id).limit(1)
+        ).first()
+        is not None
+    )

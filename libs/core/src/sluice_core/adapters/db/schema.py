@@ -1,0 +1,177 @@
+"""Tables. Times are Unix seconds, sizes bytes, durations seconds."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+_Id = sa.String(26)
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("preset", sa.String(64), nullable=False),
+    sa.Column("lane", sa.String(16), nullable=False),
+    #: The request as submitted, see `sluice_core.domain.job.Request`.
+    sa.Column("options", Json, nullable=False),
+    #: Hash of submitter and request; null once the job can't stand for a new submit.
+    sa.Column("dedup_key", sa.String(64), unique=True),
+    sa.Column("api_key_id", _Id, index=True),
+    sa.Column("parent_id", _Id),
+    sa.Column("entry_key", sa.String(64)),
+    sa.Column("entry", Json),
+    sa.Column("expansion_done", sa.Boolean),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("stage", sa.String(16), nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("waiting_for", sa.String(16)),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("losses", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("retry_at", sa.Double),
+    sa.Column("percent", sa.Double),
+    sa.Column("bytes", sa.BigInteger),
+    sa.Column("total_bytes", sa.BigInteger),
+    sa.Column("bytes_per_second", sa.Double),
+    sa.Column("eta_seconds", sa.Double),
+    sa.Column("title", sa.Text),
+    sa.Column("extractor", sa.String(128)),
+    sa.Column("duration", sa.Double),
+    sa.Column("thumbnail", sa.Text),
+    sa.Column("plan", Json),
+    sa.Column("sources", Json),
+    sa.Column("error_code", sa.String(32)),
+    sa.Column("error_class", sa.String(16)),
+    sa.Column("error_message", sa.String(500)),
+    sa.Column("traceparent", sa.String(64)),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("finished_at", sa.Double),
+    sa.Column("expires_at", sa.Double),
+    #: Set by deletion; the row and its files go with the next sweep.
+    sa.Column("deleted_at", sa.Double),
+    #: Since when files of no more use may lie in storage; null once swept.
+    sa.Column("sweep_at", sa.Double),
+    sa.UniqueConstraint("parent_id", "entry_key"),
+    sa.Index("ix_jobs_status_id", "status", "id"),
+    sa.Index("ix_jobs_parent_id_status", "parent_id", "status"),
+    sa.Index("ix_jobs_updated_at", "updated_at"),
+    sa.Index("ix_jobs_sweep_at", "sweep_at"),
+    sa.Index("ix_jobs_expires_at", "expires_at"),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("job_id", _Id, nullable=False),
+    sa.Column("stage", sa.String(16), nullable=False),
+    #: Counts the runs of one job's stage, from 1.
+    sa.Column("number", sa.Integer, nullable=False),
+    #: The epoch that the claim gave this run.
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("worker", sa.String(128), nullable=False),
+    sa.Column("message_id", _Id, nullable=False),
+    sa.Column("queue", sa.String(64), nullable=False),
+    sa.Column("published_at", sa.Double),
+    sa.Column("publishes", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("delivered_at", sa.Double),
+    sa.Column("claimed_at", sa.Double, nullable=False),
+    #: A counter, raised while the worker lives: no clock is compared with another.
+    sa.Column("beat", sa.BigInteger, nullable=False, server_default="0"),
+    #: Media child: process group and start time, which name one process for sure.
+    sa.Column("child_pid", sa.Integer),
+    sa.Column("child_started", sa.BigInteger),
+    #: Durable progress made: a loss after it does not count towards quarantine.
+    sa.Column("progressed", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("ended_at", sa.Double),
+    #: `ok`, `failed`, `retry`, `handed_back`, `lost`, `canceled`; null while it runs.
+    sa.Column("outcome", sa.String(16)),
+    sa.Column("error_code", sa.String(32)),
+    sa.Column("error_message", sa.String(500)),
+    sa.UniqueConstraint("job_id", "epoch"),
+    sa.Index(
+        "ix_attempts_open",
+        "ended_at",
+        sqlite_where=sa.text("ended_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NULL"),
+    ),
+)
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    #: Also the broker's message id.
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("job_id", _Id, nullable=False, index=True),
+    sa.Column("actor", sa.String(16), nullable=False),
+    sa.Column("queue", sa.String(64), nullable=False),
+    #: The job's epoch at the time of writing: a claim must find it unchanged.
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("due_at", sa.Double, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("published_at", sa.Double),
+    sa.Column("publishes", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("traceparent", sa.String(64)),
+    sa.Index("ix_outbox_published_at_due_at", "published_at", "due_at"),
+)
+
+artifacts = sa.Table(
+    "artifacts",
+    metadata,
+    sa.Column("job_id", _Id, primary_key=True),
+    sa.Column("name", sa.String(255), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("content_type", sa.String(128), nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+)
+
+idempotency_keys = sa.Table(
+    "idempotency_keys",
+    metadata,
+    #: Hash of API key and the header's value: never shared between API keys.
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("body_hash", sa.String(64), nullable=False),
+    sa.Column("job_id", _Id, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False, index=True),
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("name", sa.String(128), nullable=False),
+    #: SHA-256 of the key; keys are random and long, so no slow hash is needed.
+    sa.Column("hash", sa.String(64), nullable=False, unique=True),
+    #: Space-separated of `submit`, `read`, `operate`.
+    sa.Column("scopes", sa.String(64), nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("revoked_at", sa.Double),
+)
+
+dead_letters = sa.Table(
+    "dead_letters",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("queue", sa.String(64), nullable=False),
+    sa.Column("job_id", _Id),
+    #: `exhausted`, `unreadable`, `unknown_actor`, `unknown_job`.
+    sa.Column("reason", sa.String(500), nullable=False),
+    #: The message as it came, cut at 2,000 characters.
+    sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+)

@@ -1,0 +1,266 @@
+"""All settings, from the environment with prefix `SLUICE_`: the one place that reads it.
+
+Built once in `main()` or `create_app()` and handed on. A wrong value is named in one sentence.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sluice_core.domain.errors import ConfigError
+from sluice_core.domain.lanes import Actor
+
+PREFIX = "SLUICE_"
+#: Names whose values are secret as a whole.
+_SECRET_WORDS = ("secret", "password", "token")
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+_G = TypeVar("_G", bound=BaseModel)
+
+
+class StoreSettings(_Group):
+    """Where state, work and files live."""
+
+    #: Everything that the embedded parts keep; made when missing.
+    data_dir: Path = Path(".sluice")
+    #: `sqlite:///…` or `postgresql+psycopg://…`; empty: SQLite in the data folder.
+    database_url: str = ""
+    #: `redis://…`, `rediss://…`, `unix://…`; empty: the embedded server.
+    redis_url: str = ""
+    #: `file:///…` or `s3://bucket/prefix?endpoint=…`; empty: a folder in the data folder.
+    storage_url: str = ""
+    #: Connections that one process may hold to the database.
+    database_pool: int = Field(8, ge=1, le=100)
+
+    @property
+    def scratch_dir(self) -> Path:
+        """Local folder of running work; one sub-folder a run."""
+        return self.data_dir.absolute() / "scratch"
+
+    @property
+    def effective_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'sluice.db'}"
+
+    @property
+    def effective_storage_url(self) -> str:
+        return self.storage_url or f"file://{self.data_dir.absolute() / 'storage'}"
+
+
+class HttpSettings(_Group):
+    """The API's own door."""
+
+    http_host: str = "127.0.0.1"
+    http_port: int = Field(8080, ge=0, le=65535)
+    #: None: true unless bound to loopback.
+    api_keys_required: bool | None = None
+    #: Largest request body, bytes.
+    max_body: int = Field(10 * 1024 * 1024, ge=1024)
+
+    @property
+    def keys_required(self) -> bool:
+        """Whether a request needs an API key."""
+        if self.api_keys_required is not None:
+            return self.api_keys_required
+        return not _is_loopback(self.http_host)
+
+
+class EgressSettings(_Group):
+    """What media work may reach."""
+
+    #: Comma-separated networks or `address:port` pairs, reachable although not public.
+    egress_allow: str = ""
+    #: HTTP proxy that all media work goes through, e.g. `http://proxy:3128`.
+    egress_proxy: str = ""
+    #: Bytes per second per download; 0 is no cap.
+    rate_limit: int = Field(0, ge=0)
+
+    @property
+    def allow(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.egress_allow.split(",") if part.strip())
+
+
+class JobSettings(_Group):
+    """Limits of a job."""
+
+    #: Largest file that is fetched, bytes; 0 is no limit.
+    max_file_size: int = Field(0, ge=0)
+    #: Longest collection, entries.
+    max_entries: int = Field(5000, ge=1, le=100_000)
+    #: Extra presets, a TOML file.
+    presets_file: Path | None = None
+    #: How long finished files are kept, seconds.
+    retention_files: float = Field(30 * 86400.0, gt=0)
+    #: How long rows of ended jobs are kept, seconds.
+    retention_jobs: float = Field(90 * 86400.0, gt=0)
+    #: How long partial work of failed jobs is kept for a retry by hand, seconds.
+    retention_partial: float = Field(2 * 86400.0, gt=0)
+    #: Zone in which people's times are read and shown.
+    timezone: str = "UTC"
+
+
+class LogSettings(_Group):
+    """How the system speaks of itself."""
+
+    #: `json` or `console`; None: console on a terminal.
+    log_format: Literal["json", "console"] | None = None
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    #: Fault injection for tests: `name=action,…`; see `sluice_core.runtime.failpoints`.
+    failpoints: str = ""
+    #: File to which each reached failpoint appends its name.
+    failpoints_log: Path | None = None
+
+
+class StageSettings(BaseModel):
+    """One stage's own limits: `SLUICE_DOWNLOAD_CONCURRENCY`, or `SLUICE_CONCURRENCY` for all."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: Runs at once in one process.
+    concurrency: int = Field(ge=1, le=256)
+    #: Counted tries before a job fails.
+    max_tries: int = Field(default=4, ge=1, le=20)
+    #: Seconds without progress before a run is called stalled.
+    stall_timeout: float = Field(gt=0)
+    #: Seconds after which a run ends cleanly; None is no limit.
+    soft_time_limit: float | None = Field(default=None, gt=0)
+    #: Seconds after which a run's child is killed; None is no limit.
+    hard_time_limit: float | None = Field(default=None, gt=0)
+    #: Seconds that a stopping worker gives its runs before they hand back.
+    drain_grace: float = Field(default=10.0, ge=0)
+
+    @model_validator(mode="after")
+    def _soft_before_hard(self) -> Self:
+        soft, hard = self.soft_time_limit, self.hard_time_limit
+        if soft is not None and hard is not None and soft >= hard:
+            raise ValueError("SOFT_TIME_LIMIT must be below HARD_TIME_LIMIT")
+        return self
+
+
+_CORES = os.cpu_count() or 1
+#: What suits each stage: parsing waits for the network, transcoding eats cores.
+_STAGE_DEFAULTS: dict[Actor, dict[str, Any]] = {
+    Actor.PARSE: {
+        "concurrency": 4,
+        "stall_timeout": 60.0,
+        "soft_time_limit": 240.0,
+        "hard_time_limit": 300.0,
+    },
+    Actor.DOWNLOAD: {"concurrency": 4, "stall_timeout": 30.0},
+    Actor.TRANSCODE: {"concurrency": max(1, _CORES), "stall_timeout": 120.0},
+}
+
+
+class Settings(BaseModel):
+    """Every setting of one process."""
+
+    model_config = ConfigDict(frozen=True)
+
+    store: StoreSettings
+    http: HttpSettings
+    egress: EgressSettings
+    jobs: JobSettings
+    log: LogSettings
+    stages: dict[Actor, StageSettings]
+
+    def effective(self) -> dict[str, str]:
+        """`SLUICE_NAME` -> value, secrets masked: for the start-up log and `sluice config`."""
+        shown: dict[str, str] = {}
+        for group in (self.store, self.http, self.egress, self.jobs, self.log):
+            for name, value in group.model_dump().items():
+                shown[PREFIX + name.upper()] = masked(name, value)
+        for actor, stage in self.stages.items():
+            for name, value in stage.model_dump().items():
+                shown[f"{PREFIX}{actor.value.upper()}_{name.upper()}"] = masked(name, value)
+        return shown
+
+
+def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """Read all settings.
+
+    Args:
+        environ: instead of the process' own environment.
+        overrides: field name -> value, stronger than the environment (command-line options).
+
+    Raises:
+        ConfigError: one sentence that names the wrong setting.
+
+    """
+    env = dict(os.environ if environ is None else environ)
+    try:
+        return Settings(
+            store=_group(StoreSettings, env, overrides),
+            http=_group(HttpSettings, env, overrides),
+            egress=_group(EgressSettings, env, overrides),
+            jobs=_group(JobSettings, env, overrides),
+            log=_group(LogSettings, env, overrides),
+            stages={actor: _stage(actor, env) for actor in _STAGE_DEFAULTS},
+        )
+    except ValidationError as exc:
+        raise ConfigError(_sentence(exc)) from exc
+
+
+def _group(cls: type[_G], env: Mapping[str, str], overrides: Mapping[str, Any]) -> _G:
+    values: dict[str, Any] = {}
+    for name in cls.model_fields:
+        text = env.get(PREFIX + name.upper(), "")
+        if text != "":
+            values[name] = text
+        if overrides.get(name) is not None:
+            values[name] = overrides[name]
+    return cls.model_validate(values)
+
+
+def _stage(actor: Actor, env: Mapping[str, str]) -> StageSettings:
+    values = dict(_STAGE_DEFAULTS[actor])
+    for name in StageSettings.model_fields:
+        for key in (f"{PREFIX}{name.upper()}", f"{PREFIX}{actor.value.upper()}_{name.upper()}"):
+            if env.get(key, "") != "":
+                values[name] = env[key]
+    return StageSettings.model_validate(values)
+
+
+def _sentence(exc: ValidationError) -> str:
+    first = exc.errors()[0]
+    if not first["loc"]:
+        return f"Wrong settings: {first['msg']}."
+    field = str(first["loc"][0])
+    name = PREFIX + field.upper()
+    return f"{name} has a wrong value '{masked(field, first['input'])}': {first['msg']}."
+
+
+def masked(name: str, value: object) -> str:
+    """The value as it may be shown: no passwords, neither whole nor inside an address."""
+    text = "" if value is None else str(value)
+    if text and any(word in name for word in _SECRET_WORDS):
+        return "***"
+    if "://" not in text:
+        return text
+    parts = urlsplit(text)
+    if "@" in parts.netloc:
+        user, _, host = parts.netloc.rpartition("@")
+        parts = parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}")
+    query = [
+        f"{k}=***" if any(w in k.lower() for w in (*_SECRET_WORDS, "key")) else f"{k}{eq}{v}"
+        for k, eq, v in (pair.partition("=") for pair in parts.query.split("&") if pair)
+    ]
+    return urlunsplit(parts._replace(query="&".join(query)))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

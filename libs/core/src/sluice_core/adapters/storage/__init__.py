@@ -1,0 +1,7 @@
+"""Where files live: a folder on one machine, S3 in a cluster; both pass the same tests."""
+
+from __future__ import annotations
+
+from sluice_core.adapters.storage.base import Stat, Storage, open_storage
+
+__all__ = ["Stat", "Storage", "open_storage"]

@@ -1,0 +1,79 @@
+"""The interface of a storage, and the one place that chooses one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from sluice_core.domain.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What is known of a stored file."""
+
+    bytes: int
+    #: Unix seconds.
+    modified_at: float
+    etag: str
+
+
+class Storage(Protocol):
+    """Keys are relative paths with `/`, made by `sluice_core.domain.paths` only.
+
+    Every method raises `SluiceError` with code `storage_error` (or `disk_full`) when the storage
+    does not do its work; a missing key is None or nothing, never an error.
+    """
+
+    def put(self, key: str, path: Path) -> None:
+        """Make the file's content visible under the key, whole or not at all.
+
+        The local file may be linked instead of copied: it must not be changed afterwards.
+        """
+
+    def local(self, key: str, scratch: Path) -> AbstractContextManager[Path]:
+        """A local path with the content, for reading only; fetched into `scratch` if need be."""
+
+    def read(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The content in pieces of at most 1 MiB. Nothing when the key is missing."""
+
+    def stat(self, key: str) -> Stat | None: ...
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """All keys that begin with the prefix, which ends with `/`."""
+
+    def delete(self, key: str) -> None:
+        """Idempotent."""
+
+    def presigned(self, key: str, *, name: str, content_type: str, seconds: int) -> str | None:
+        """An address from which a browser can fetch the file by itself; None: serve it."""
+
+    def free_bytes(self) -> int | None:
+        """Space left; None when there is no such limit."""
+
+    def check(self) -> None:
+        """Raises `ConfigError` with one sentence when the storage can't be written."""
+
+
+def open_storage(url: str) -> Storage:
+    """A storage for `file:///folder` or `s3://bucket/prefix?endpoint=…`.
+
+    Raises:
+        ConfigError: the address is of no use.
+
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
+        from sluice_core.adapters.storage.folder import FolderStorage  # noqa: PLC0415  # lazy
+
+        return FolderStorage(Path(unquote(parts.path)))
+    if parts.scheme == "s3" and parts.netloc:
+        # boto3 is heavy and only in images that use it.
+        from sluice_core.adapters.storage.s3 import S3Storage  # noqa: PLC0415
+
+        return S3Storage.from_url(url)
+    raise ConfigError("SLUICE_STORAGE_URL must be file:///folder or s3://bucket/prefix.")

@@ -1,0 +1,140 @@
+"""Storage in a folder: links where it can, copies where it must, never half a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sluice_core.adapters.ids import new_id
+from sluice_core.adapters.storage.base import Stat
+from sluice_core.domain.errors import ConfigError, SluiceError
+
+_PIECE = 1024 * 1024
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+#: Beside the files, on the same filesystem, so that the last step is a rename.
+_INCOMING = ".incoming"
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Turns the operating system's refusals into ours."""
+    try:
+        yield
+    except OSError as exc:
+        code = "disk_full" if exc.errno in _FULL else "storage_error"
+        raise SluiceError(f"storage: {exc.strerror or exc}", code=code) from exc
+
+
+class FolderStorage:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def _path(self, key: str) -> Path:
+        parts = key.split("/")
+        if key.startswith("/") or any(part in ("", ".", "..") for part in parts):
+            raise ValueError(f"not a storage key: {key!r}")
+        return self._root.joinpath(*parts)
+
+    def put(self, key: str, path: Path) -> None:
+        target = self._path(key)
+        with mapped():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            incoming = self._root / _INCOMING
+            incoming.mkdir(exist_ok=True)
+            temporary = incoming / new_id()
+            try:
+                _link_or_copy(path, temporary)
+                _sync(temporary)
+                temporary.replace(target)
+                _sync(target.parent)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def local(self, key: str, scratch: Path) -> Iterator[Path]:
+        del scratch
+        path = self._path(key)
+        if not path.is_file():
+            raise SluiceError(f"storage: {key} is missing", code="storage_error")
+        yield path
+
+    def read(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        with mapped(), suppress(FileNotFoundError), self._path(key).open("rb") as file:
+            file.seek(start)
+            left = length
+            while left is None or left > 0:
+                piece = file.read(_PIECE if left is None else min(_PIECE, left))
+                if not piece:
+                    return
+                yield piece
+                if left is not None:
+                    left -= len(piece)
+
+    def stat(self, key: str) -> Stat | None:
+        with mapped():
+            try:
+                found = self._path(key).stat()
+            except FileNotFoundError:
+                return None
+        etag = f"{found.st_mtime_ns:x}-{found.st_size:x}"
+        return Stat(found.st_size, found.st_mtime, etag)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        folder = self._path(prefix.rstrip("/"))
+        with mapped():
+            for parent, _folders, names in os.walk(folder):
+                for name in names:
+                    yield Path(parent, name).relative_to(self._root).as_posix()
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        with mapped():
+            path.unlink(missing_ok=True)
+        # Folders of a run go with their last file; one that another run fills stays.
+        for parent in path.parents:
+            if parent == self._root:
+                return
+            try:
+                parent.rmdir()
+            except OSError:
+                return
+
+    def presigned(self, key: str, *, name: str, content_type: str, seconds: int) -> str | None:
+        del key, name, content_type, seconds
+
+    def free_bytes(self) -> int | None:
+        with mapped():
+            return shutil.disk_usage(self._root).free
+
+    def check(self) -> None:
+        probe = self._root / _INCOMING / new_id()
+        try:
+            probe.parent.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as exc:
+            raise ConfigError(
+                f"The storage folder {self._root} can't be written: {exc.strerror}."
+            ) from exc
+
+
+def _link_or_copy(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except OSError as exc:
+        # Another filesystem, or one without hard links (NFS, FAT, some containers).
+        if exc.errno not in {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}:
+            raise
+        shutil.copyfile(path, target)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

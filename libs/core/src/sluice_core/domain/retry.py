@@ -1,0 +1,52 @@
+"""What follows a failed run: a pure decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from sluice_core.domain.errors import CODES, ErrorClass, SluiceError
+
+#: Seconds; see requirement D2.
+BASE_DELAY = 2.0
+MAX_DELAY = 600.0
+#: A site may ask for at most this much patience; beyond, the job fails as rate limited.
+MAX_RETRY_AFTER = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetryIn:
+    """Run the stage again after so many seconds."""
+
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The job is FAILED; `exhausted` when tries ran out, so it belongs to the dead letters."""
+
+    exhausted: bool
+
+
+def decide(error: SluiceError, *, tries: int, max_tries: int, rng: Random) -> RetryIn | GiveUp:
+    """Retry or not.
+
+    Args:
+        error: why the run failed.
+        tries: counted runs of this stage so far, this one included.
+        max_tries: the stage's limit.
+        rng: source of the jitter.
+
+    """
+    if error.error_class is not ErrorClass.TRANSIENT:
+        return GiveUp(exhausted=False)
+    own_limit = CODES[error.code].max_tries
+    if tries >= min(max_tries, own_limit or max_tries):
+        return GiveUp(exhausted=True)
+    if error.retry_after is not None:
+        if error.retry_after > MAX_RETRY_AFTER:
+            return GiveUp(exhausted=False)
+        # A little spread, so that all who were told the same time do not come back at once.
+        return RetryIn(error.retry_after + rng.uniform(0, 1))
+    ceiling = min(MAX_DELAY, BASE_DELAY * 2 ** (tries - 1))
+    return RetryIn(rng.uniform(0, ceiling))
