@@ -62,5 +62,5 @@ def emit(client: redis.Redis, event: Event) -> str:
 
 def decode(fields: dict[Any, Any]) -> Event:
     """An entry of the stream as read back."""
-    raw = fields.get(b"e", fields.get("e"))
+    raw = fields[b"e"] if b"e" in fields else fields["e"]
     return Event(**json.loads(raw))
