@@ -1,0 +1,36 @@
+"""A drain is told to runs by an event, never by an exception thrown into them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dramatiq
+from dramatiq.errors import Retry
+from dramatiq.middleware import MiddlewareError
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from dramatiq import Broker, Worker
+    from dramatiq.broker import MessageProxy
+
+
+class NotStartedError(MiddlewareError, Retry):
+    """The message arrived as its worker began to drain; it goes back untouched.
+
+    A `Retry` too, which dramatiq does not log as an error.
+    """
+
+
+class DrainNotice(dramatiq.Middleware):
+    """Sets the event that runs watch, and starts no run once it is set."""
+
+    def __init__(self, drain_event: Event) -> None:
+        self._drain_event = drain_event
+
+    def before_worker_shutdown(self, broker: Broker, worker: Worker) -> None:  # noqa: ARG002  # hook
+        self._drain_event.set()
+
+    def before_process_message(self, broker: Broker, message: MessageProxy) -> None:  # noqa: ARG002  # hook
+        if self._drain_event.is_set():
+            raise NotStartedError("the worker is draining")

@@ -1,0 +1,34 @@
+"""Names in the broker's own database; the layout of lists, hashes and ack sets is dramatiq's."""
+
+from __future__ import annotations
+
+from sluice_core.domain.lanes import Actor, queues_of
+
+#: dramatiq's namespace, and a contract with dashboards and KEDA triggers.
+NAMESPACE = "dramatiq"
+
+#: Every queue that there can be.
+ALL_QUEUES = tuple(queue for actor in Actor for queue in queues_of(actor))
+
+
+def wake_key(queue: str) -> str:
+    """List of tokens: idle workers of this queue block on it."""
+    return f"{NAMESPACE}:__wake__.{queue}"
+
+
+def private_wake_key(worker_id: str) -> str:
+    """List of tokens for one worker alone."""
+    return f"{NAMESPACE}:__wake__.@{worker_id}"
+
+
+def messages_key(queue: str) -> str:
+    """Hash of all messages, waiting and in flight."""
+    return f"{NAMESPACE}:{queue}.msgs"
+
+
+def acks_key(worker_id: str, queue: str) -> str:
+    """Set of what one worker was given and has not settled."""
+    return f"{NAMESPACE}:__acks__.{worker_id}.{queue}"
+
+
+HEARTBEATS = f"{NAMESPACE}:__heartbeats__"
