@@ -1,0 +1,196 @@
+"""ffprobe and ffmpeg as confined children, and their ends as our errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sluice_core.domain.errors import (
+    CanceledRunError,
+    HandBackError,
+    SluiceError,
+    StaleRunError,
+)
+from sluice_core.runtime.children import (
+    ChildResult,
+    EndReason,
+    ExecSpec,
+    ForkServer,
+    Limits,
+    child_environment,
+    run,
+)
+from sluice_transcoder.errors import error_from, is_cut_short
+from sluice_transcoder.layout import read_layout
+from sluice_transcoder.probe import Probe, parse_probe, probe_command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+#: ffprobe answers in milliseconds; a network disk may take its time.
+PROBE_TIMEOUT = 60.0
+
+#: ffprobe's whole answer in characters: a thousand streams are far less.
+_MAX_ANSWER = 4 * 1024 * 1024
+
+_GIB = 1024**3
+
+#: x264 holds some fifty frames; of 8K they are 2.5 GB.
+MEMORY = 6 * _GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """Where and under which orders children run.
+
+    Attributes:
+        scratch: an existing folder of this run alone.
+        stop: asked every 0.1 s; a word ends the child, see `EndReason`.
+        deadline_s: seconds for one child, None for no limit.
+        stall_s: seconds without progress until a child is ended.
+        server: starts commands some 20 ms sooner.
+        on_start: process group and start time of each child, for `is_alive`.
+        limits: memory and file size.
+    """
+
+    scratch: Path
+    stop: Callable[[], str | None] = lambda: None
+    deadline_s: float | None = None
+    stall_s: float | None = 60.0
+    server: ForkServer | None = None
+    on_start: Callable[[int, int], None] = lambda _pid, _start_time: None
+    limits: Limits = field(default_factory=lambda: Limits(memory=MEMORY))
+
+    def spec(self, argv: Sequence[str]) -> ExecSpec:
+        """The child of one command."""
+        return ExecSpec(
+            argv=argv,
+            scratch=self.scratch,
+            env=child_environment(home=self.scratch, base={}),
+            limits=self.limits,
+            server=self.server,
+        )
+
+
+def probe(path: Path, *, ffprobe: Path, place: Workplace) -> Probe:
+    """What a file holds.
+
+    Raises:
+        SluiceError: `bad_media`; `incomplete` when the file is empty or its structure says that
+            bytes are missing; `storage_error`, `stalled`.
+        CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+    """
+    try:
+        size, layout = path.stat().st_size, read_layout(path)
+    except OSError as exc:
+        raise SluiceError(f"a fetched file can't be read: {exc}", code="storage_error") from exc
+    if not size:
+        raise SluiceError("nothing arrived: the file is empty", code="incomplete")
+    answer = _Answer()
+    result = run(
+        place.spec(probe_command(ffprobe, path)),
+        on_line=answer.add,
+        stop=place.stop,
+        deadline_s=PROBE_TIMEOUT,
+        on_start=place.on_start,
+    )
+    if result.reason == EndReason.DEADLINE:
+        raise SluiceError("looking into the file took too long", code="stalled")
+    _raise_for_stop(result)
+    if not result.ok:
+        # Cut files are unreadable too; what is missing explains more than "not playable".
+        if not layout.complete:
+            raise SluiceError("the end of the media is missing", code="incomplete")
+        raise _error(result, probing=True)
+    return parse_probe(answer.text(), size=size, layout=layout)
+
+
+def convert(
+    argv: Sequence[str],
+    *,
+    output: Path,
+    on_line: Callable[[str], None],
+    marker: Callable[[], object],
+    place: Workplace,
+) -> None:
+    """Run ffmpeg to its good end.
+
+    Args:
+        argv: the whole command line.
+        output: the file that it writes; each write is progress, also after the last frame.
+        on_line: one line of `-progress`.
+        marker: what else changes with progress.
+        place: where and under which orders.
+
+    Raises:
+        SluiceError: see `errors.error_from`; `hard_time_limit`, `stalled`.
+        CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+    """
+    result = run(
+        place.spec(argv),
+        on_line=on_line,
+        stop=place.stop,
+        deadline_s=place.deadline_s,
+        stall_s=place.stall_s,
+        marker=lambda: (marker(), _written_at(output)),
+        on_start=place.on_start,
+    )
+    _raise_for_stop(result)
+    if not result.ok:
+        raise _error(result)
+    if is_cut_short(result.stderr_tail):
+        raise SluiceError("the media ends too early", code="incomplete")
+
+
+class _Answer:
+    """Collects stdout up to a cap; what is beyond makes the JSON unreadable, so `bad_media`."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._left = _MAX_ANSWER
+
+    def add(self, line: str) -> None:
+        self._left -= len(line)
+        if self._left >= 0:
+            self._lines.append(line)
+
+    def text(self) -> str:
+        return "\n".join(self._lines)
+
+
+def _written_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _error(result: ChildResult, *, probing: bool = False) -> SluiceError:
+    return error_from(
+        exit_code=result.exit_code,
+        signal=result.signal,
+        stderr=result.stderr_tail,
+        probing=probing,
+    )
+
+
+def _raise_for_stop(result: ChildResult) -> None:
+    if result.reason != EndReason.EXITED:
+        raise stop_error(result.reason)
+
+
+def stop_error(reason: str) -> Exception:
+    """The error for a child, or a copy, that was ended before its own end."""
+    match reason:
+        case EndReason.CANCELED:
+            return CanceledRunError("canceled while converting")
+        case EndReason.STALE:
+            return StaleRunError("another run owns the job")
+        case EndReason.DEADLINE:
+            return SluiceError("converting took longer than allowed", code="hard_time_limit")
+        case EndReason.STALLED:
+            return SluiceError("the converter made no progress", code="stalled")
+        case _:
+            return HandBackError(reason)

@@ -1,0 +1,191 @@
+"""Source files become the finished media file: probe, plan, run, verify."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice_core.domain.errors import SluiceError
+from sluice_transcoder.children import Workplace, convert, probe, stop_error
+from sluice_transcoder.command import build_command
+from sluice_transcoder.plan import Action, Plan, make_plan
+from sluice_transcoder.progress import EncodeProgress, ProgressReader
+from sluice_transcoder.verify import check_result, check_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from sluice_core.domain.presets import Preset
+    from sluice_transcoder.probe import Probe
+    from sluice_transcoder.tools import Tools
+
+#: Two files on different file systems, a file system without links, too many links of one file.
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
+
+_COPY_CHUNK = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The finished file, synced to disk.
+
+    Attributes:
+        path: under the folder that was asked for; a hard link of the source when nothing was done.
+        probe: what is in it.
+        kind: `video` or `audio`.
+        content_type: for HTTP.
+        extension: of the name that people see, without a dot.
+        action: what it took.
+    """
+
+    path: Path
+    probe: Probe
+    kind: str
+    content_type: str
+    extension: str
+    action: Action
+
+
+def transcode(
+    sources: Sequence[Path],
+    preset: Preset,
+    out_dir: Path,
+    *,
+    tools: Tools,
+    threads: int,
+    place: Workplace,
+    on_progress: Callable[[EncodeProgress], None] = lambda _progress: None,
+) -> Result:
+    """Make `out_dir/result.<extension>` of the sources.
+
+    Nothing stands under that name before it is whole, checked and synced; what a failed run wrote
+    is deleted.
+
+    Args:
+        sources: local files, pictures and sound in one or in two; only read.
+        preset: what is wanted.
+        out_dir: an existing folder of this run alone.
+        tools: ffmpeg and ffprobe.
+        threads: at most so many for each part of ffmpeg.
+        place: where children run and how they are stopped.
+        on_progress: called about twice a second while ffmpeg runs.
+
+    Raises:
+        SluiceError: `bad_media`, `incomplete`, `no_media`, `transcode_failed`, `disk_full`,
+            `too_large`, `storage_error`, `stalled`, `hard_time_limit`.
+        CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+    """
+    probes = [probe(source, ffprobe=tools.ffprobe, place=place) for source in sources]
+    for found in probes:
+        check_source(found)
+    plan = make_plan(probes, preset, tone_map=tools.tone_map)
+    name = f"result.{plan.container.extension}"
+    with _temporary(out_dir / f".{name}.part") as part:
+        if plan.action is Action.KEEP:
+            _take(sources[0], part, place.stop)
+            result = probes[0]
+            check_result(result, plan)
+        else:
+            argv = build_command(plan, sources, part, ffmpeg=tools.ffmpeg, threads=threads)
+            written = _convert(argv, plan.duration, part, place, on_progress)
+            result = probe(part, ffprobe=tools.ffprobe, place=place)
+            check_result(result, plan, written=written)
+        _publish(part, out_dir / name)
+    return _result(out_dir / name, result, plan)
+
+
+def _result(path: Path, found: Probe, plan: Plan) -> Result:
+    content_type = plan.container.content_type
+    if plan.kind == "audio":
+        content_type = content_type.replace("video/", "audio/")
+    return Result(
+        path=path,
+        probe=found,
+        kind=plan.kind,
+        content_type=content_type,
+        extension=plan.container.extension,
+        action=plan.action,
+    )
+
+
+def _convert(
+    argv: Sequence[str],
+    duration: float | None,
+    part: Path,
+    place: Workplace,
+    on_progress: Callable[[EncodeProgress], None],
+) -> float:
+    """Run ffmpeg; how many seconds of media it says to have written."""
+    reader = ProgressReader(duration)
+
+    def on_line(line: str) -> None:
+        progress = reader.feed(line)
+        if progress is not None:
+            on_progress(progress)
+
+    convert(
+        argv,
+        output=part,
+        on_line=on_line,
+        marker=lambda: reader.seconds,
+        place=place,
+    )
+    return reader.seconds
+
+
+def _take(source: Path, part: Path, stop: Callable[[], str | None]) -> None:
+    """The source's bytes under another name: a link, or a copy where links are not possible."""
+    with _storage_errors():
+        try:
+            os.link(source, part)
+        except OSError as exc:
+            if exc.errno not in _NO_LINK:
+                raise
+            _copy(source, part, stop)
+
+
+def _copy(source: Path, part: Path, stop: Callable[[], str | None]) -> None:
+    with source.open("rb") as reader, part.open("wb") as writer:
+        while chunk := reader.read(_COPY_CHUNK):
+            reason = stop()
+            if reason is not None:
+                raise stop_error(reason)
+            writer.write(chunk)
+
+
+@contextmanager
+def _temporary(part: Path) -> Iterator[Path]:
+    """A name for half a file, free before and after."""
+    part.unlink(missing_ok=True)
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        code = "disk_full" if exc.errno in (errno.ENOSPC, errno.EDQUOT) else "storage_error"
+        raise SluiceError(f"the result can't be stored: {exc.strerror}", code=code) from exc
+
+
+def _publish(part: Path, final: Path) -> None:
+    with _storage_errors():
+        _sync(part)
+        part.replace(final)
+        _sync(final.parent)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
