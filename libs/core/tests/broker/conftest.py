@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+import pytest
+import redis
+
+from sluice_core.adapters.redis import connect_broker, connect_waker
+from sluice_core.domain.lanes import Actor
+from sluice_core.runtime.broker import Outgoing, SluiceBroker, StageWorker, declare_actor
+from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
+
+
+def wait_for(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {timeout} s: {what or condition}")
+        time.sleep(0.002)
+
+
+@pytest.fixture(name="wait_for")
+def wait_for_fixture() -> Callable[..., None]:
+    return wait_for
+
+
+@dataclass
+class Rig:
+    """A broker, and workers whose actor notes what it gets and can be held up."""
+
+    url: str
+    stack: ExitStack
+    client: redis.Redis
+    broker: SluiceBroker
+    dead: list[tuple[bytes, str]] = field(default_factory=list)
+
+    def new_broker(self, *middleware: Any) -> SluiceBroker:
+        client = self.stack.enter_context(connect_broker(self.url))
+        return SluiceBroker(client, middleware=middleware)
+
+    def worker(
+        self,
+        fn: Callable[..., None],
+        *,
+        actor: Actor = Actor.PARSE,
+        start: bool = True,
+        middleware: tuple[Any, ...] = (),
+        **options: Any,
+    ) -> StageWorker:
+        drain_event = options.pop("drain_event", None) or Event()
+        broker = self.new_broker(DrainNotice(drain_event), *middleware)
+        declare_actor(broker, actor, fn)
+        options = {"threads": 1, "on_dead_letter": lambda *row: self.dead.append(row), **options}
+        waker = self.stack.enter_context(connect_waker(self.url))
+        worker = StageWorker(broker, actor, waker=waker, drain_event=drain_event, **options)
+        if start:
+            worker.start()
+            self.stack.callback(worker.stop)
+        return worker
+
+    def publish(self, *names: str, lane: str = "default", actor: str = "parse") -> list[bool]:
+        return self.broker.publish_many(
+            [Outgoing(name, actor, f"{actor}.{lane}", {"job": name}) for name in names]
+        )
+
+    def ids(self, lane: str = "default", actor: str = "parse") -> list[str]:
+        return [i.decode() for i in self.client.lrange(f"dramatiq:{actor}.{lane}", 0, -1)]
+
+
+def make_rig(url: str, stack: ExitStack) -> Rig:
+    client = stack.enter_context(connect_broker(url))
+    return Rig(url, stack, client, SluiceBroker(client))
+
+
+@pytest.fixture
+def rig(redis_url: str) -> Iterator[Rig]:
+    with ExitStack() as stack:
+        yield make_rig(redis_url, stack)
+
+
+@pytest.fixture
+def rig_on() -> Iterator[Callable[[str], Rig]]:
+    with ExitStack() as stack:
+        yield lambda url: make_rig(url, stack)
+
+
+class Gate:
+    """An actor that notes what it gets, and lets each run end when told to."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.ended: list[str] = []
+        self.open = Event()
+
+    def __call__(self, **kwargs: str) -> None:
+        self.started.append(kwargs["job"])
+        assert self.open.wait(30)
+        self.ended.append(kwargs["job"])
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open.set()

@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import os
+import time
+from threading import Barrier, Event
+
+import psutil
+import pytest
+from structlog.contextvars import get_contextvars
+
+from sluice_core.domain.errors import StoreAwayError
+from sluice_core.domain.lanes import Actor, Lane
+from sluice_core.runtime.broker.middleware.log_context import LogContext
+from sluice_core.runtime.broker.middleware.time_limit import final_guard
+
+Q = "parse.default"
+LANE_NAMES = ("critical", "high", "default", "low", "bulk")
+
+
+def test_an_idle_worker_picks_up_at_once(rig, wait_for):
+    picked = {}
+    rig.worker(lambda job: picked.setdefault(job, time.perf_counter()), threads=2)
+    took = []
+    for n in range(60):
+        name, began = f"m{n}", time.perf_counter()
+        rig.publish(name, lane=LANE_NAMES[n % 5])
+        wait_for(lambda name=name: name in picked)
+        took.append(picked[name] - began)
+    assert sorted(took)[int(0.95 * len(took))] < 0.02
+
+
+def test_ids_arrive_by_name_as_they_were_sent(rig, wait_for):
+    got = []
+    rig.worker(lambda **ids: got.append(ids))
+    ids = {"job": "影片 🎬", "stage": "parse", "epoch": 3}
+    rig.broker.publish("标识-🎉", "parse", Q, ids)
+    wait_for(lambda: got)
+    assert got == [ids]
+    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+
+
+def test_two_processes_of_one_thread_hoard_nothing(rig, gate, wait_for):
+    busy = rig.worker(gate)
+    rig.publish("first")
+    wait_for(lambda: gate.started == ["first"])
+    for lane in LANE_NAMES:
+        rig.publish(lane, lane=lane)
+    time.sleep(0.2)  # time in which a hoarder would fetch
+    assert busy.running == {"first"}
+    assert sum(rig.broker.waiting([f"parse.{lane}" for lane in LANE_NAMES]).values()) == 5
+    got = []
+    rig.worker(lambda job: got.append(job))
+    wait_for(lambda: len(got) == 5)
+    assert got == list(LANE_NAMES)
+    assert gate.started == ["first"]
+
+
+def test_a_burst_reaches_all_idle_workers(rig, wait_for):
+    together = Barrier(4)
+    met = []
+
+    def meet(job):
+        together.wait(8)
+        met.append(job)
+
+    for _ in range(4):
+        rig.worker(meet)
+    rig.publish("a", "b", "c", "d")
+    wait_for(lambda: len(met) == 4)
+
+
+def test_one_token_is_enough_for_many_workers(rig, wait_for):
+    together = Barrier(3)
+    met = []
+
+    def meet(job):
+        together.wait(4)
+        met.append(job)
+
+    workers = [rig.worker(meet) for _ in range(3)]
+    wait_for(lambda: all(worker.last_beat_age is not None for worker in workers))
+    time.sleep(0.1)
+    with rig.client.pipeline() as pipe:  # three messages, one token
+        for name in "abc":
+            data = f'{{"queue_name":"{Q}","actor_name":"parse","args":[],"kwargs":{{"job":"{name}"}},'
+            data += f'"options":{{}},"message_id":"{name}","message_timestamp":0}}'
+            pipe.hset(f"dramatiq:{Q}.msgs", name, data).rpush(f"dramatiq:{Q}", name)
+        pipe.rpush(f"dramatiq:__wake__.{Q}", "1").execute()
+    wait_for(lambda: len(met) == 3, timeout=4)
+
+
+def test_a_thread_that_gets_free_takes_the_next_at_once(rig, wait_for):
+    ended = []
+    rig.worker(lambda job: ended.append(time.perf_counter()), threads=1)
+    rig.publish(*[f"m{n}" for n in range(50)])
+    wait_for(lambda: len(ended) == 50)
+    assert max(b - a for a, b in zip(ended, ended[1:], strict=False)) < 0.5
+
+
+def test_low_and_bulk_leave_one_slot(rig, gate, wait_for):
+    worker = rig.worker(gate, threads=3)
+    rig.publish("l1", "l2", "l3", lane="low")
+    rig.publish("b1", lane="bulk")
+    wait_for(lambda: len(gate.started) == 2)
+    time.sleep(0.2)
+    assert worker.running == {"l1", "l2"}
+    rig.publish("d1")
+    wait_for(lambda: "d1" in gate.started, timeout=1)
+
+
+def test_a_reserved_slot_that_gets_free_is_filled_at_once(rig, wait_for):
+    first, began = Event(), []
+
+    def run(job):
+        began.append(job)
+        if job == "l1":
+            first.wait(10)
+        if job == "l2":
+            assert first.wait(10)
+
+    rig.worker(run, threads=2)
+    rig.publish("l1", "l2", lane="low")
+    wait_for(lambda: began == ["l1"])
+    time.sleep(0.2)  # the consumer waits at the server, for the unreserved lanes only
+    first.set()
+    wait_for(lambda: began == ["l1", "l2"], timeout=1)
+
+
+def test_one_slot_serves_all_lanes(rig, wait_for):
+    got = []
+    rig.worker(lambda job: got.append(job))
+    rig.publish("b", lane="bulk")
+    wait_for(lambda: got == ["b"])
+
+
+def test_a_pool_of_bulk_alone_uses_all_slots(rig, gate, wait_for):
+    rig.worker(gate, threads=2, lanes=(Lane.BULK,))
+    rig.publish("b1", "b2", lane="bulk")
+    rig.publish("d1")
+    wait_for(lambda: sorted(gate.started) == ["b1", "b2"])
+    assert rig.ids() == ["d1"]
+
+
+@pytest.mark.parametrize("error", [StoreAwayError("no database"), RuntimeError("a bug")])
+def test_a_message_whose_actor_raised_comes_again_behind_the_others(rig, wait_for, error):
+    got = []
+
+    def run(job):
+        got.append(job)
+        if got.count("bad") == 1 and job == "bad":
+            raise error
+
+    rig.worker(run, requeue_pause=0.2)
+    rig.publish("bad", "good")
+    wait_for(lambda: got == ["bad", "good", "bad"])
+    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+
+
+def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_worker_goes_on(rig, wait_for):
+    got = []
+    rig.worker(lambda job: got.append(job))
+    rig.broker.publish("m1", "nobody", Q, {"job": "a"})
+    for name, raw in (("m2", b"\xff\xfe not json"), ("m3", b"[1]"), ("m4", b'{"args":1}')):
+        rig.client.hset(f"dramatiq:{Q}.msgs", name, raw)
+        rig.client.rpush(f"dramatiq:{Q}", name)
+    rig.publish("good")
+    wait_for(lambda: got == ["good"])
+    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    assert [reason.split(":")[0] for _, reason in rig.dead] == [
+        "no such actor",
+        *["unreadable message"] * 3,
+    ]
+    assert rig.dead[1][0] == b"\xff\xfe not json"
+
+
+def test_a_dead_letter_that_could_not_be_recorded_is_not_lost(rig, wait_for):
+    tries = []
+
+    def record(raw, reason):
+        tries.append(raw)
+        if len(tries) == 1:
+            raise StoreAwayError("no database")
+
+    rig.worker(lambda job: None, on_dead_letter=record)
+    rig.broker.publish("m1", "nobody", Q, {"job": "a"})
+    wait_for(lambda: len(tries) == 2)
+    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+
+
+def test_a_pause_keeps_messages_waiting_and_its_end_releases_them(rig, wait_for):
+    reason = ["the database is away"]
+    got = []
+    worker = rig.worker(lambda job: got.append(job), pause_reason=lambda: reason[0])
+    wait_for(lambda: worker.last_beat_age is not None)
+    rig.publish("a")
+    time.sleep(0.2)
+    assert got == []
+    assert rig.ids() == ["a"]
+    assert worker.healthy().ok
+    reason[0] = None
+    wait_for(lambda: got == ["a"], timeout=3)
+
+
+def test_a_drain_returns_what_was_not_begun_and_tells_what_runs(rig, wait_for):
+    drain_event, began, told = Event(), Event(), Event()
+
+    def run(job):
+        began.set()
+        assert drain_event.wait(10)
+        told.set()
+
+    worker = rig.worker(run, drain_event=drain_event)
+    rig.publish("a", "b")
+    assert began.wait(5)
+    assert worker.drain(5)
+    assert told.is_set()
+    assert rig.ids() == ["b"]
+    assert rig.broker.stats([Q])[Q].in_flight == 0
+    rig.publish("c")
+    time.sleep(0.2)
+    assert rig.ids() == ["b", "c"]
+
+
+def test_a_message_that_arrives_as_the_drain_begins_goes_back_to_the_front(rig, wait_for):
+    drain_event = Event()
+    drain_event.set()
+    got = []
+    worker = rig.worker(lambda job: got.append(job), drain_event=drain_event, start=False)
+    rig.publish("a", "b")
+    worker.start()
+    wait_for(lambda: int(rig.client.hget(f"dramatiq:{Q}.tries", "a") or 0) >= 1)
+    worker.drain(2)
+    worker.stop()
+    assert got == []
+    assert rig.ids() == ["a", "b"]
+
+
+def test_a_run_beyond_the_grace_stays_for_the_reaper(rig, gate, wait_for):
+    worker = rig.worker(gate)
+    rig.publish("a", "b")
+    wait_for(lambda: gate.started)
+    began = time.monotonic()
+    assert not worker.drain(0.3)
+    worker.stop(timeout=0.3)
+    assert time.monotonic() - began < 2
+    assert rig.broker.requeue_dead(60) == 0
+    time.sleep(0.01)
+    assert rig.broker.requeue_dead(0) == 1
+    assert rig.ids() == ["a", "b"]
+    assert rig.client.zcard("dramatiq:__heartbeats__") == 0
+
+
+def test_a_worker_that_leaves_idle_leaves_nothing_behind(rig, wait_for):
+    got = []
+    worker = rig.worker(lambda job: got.append(job), start=False)
+    worker.start()
+    rig.publish("a")
+    wait_for(lambda: got)
+    assert worker.drain(5)
+    worker.stop()
+    assert rig.client.keys("*") == [b"dramatiq:__turns__.parse"]
+    assert not any(thread.is_alive() for thread in worker.threads)
+
+
+def test_a_dead_worker_thread_is_seen(rig, wait_for):
+    worker = rig.worker(lambda job: None, threads=2)
+    assert worker.healthy().ok
+    worker.threads[0].stop()
+    worker.threads[0].join(5)
+    assert not worker.healthy().ok
+    assert worker.healthy().reason == "1 of 2 worker threads died"
+
+
+def test_the_final_guard_ends_a_run_without_losing_thread_or_message(rig, wait_for):
+    tries = []
+
+    def run(job):
+        tries.append(job)
+        if len(tries) == 1:
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    worker = rig.worker(run, middleware=(LogContext(), final_guard(0.3)), requeue_pause=0.1)
+    rig.publish("a")
+    wait_for(lambda: tries == ["a", "a"], timeout=6)
+    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    assert worker.healthy().ok
+
+
+def test_log_lines_of_a_run_name_its_message(rig, wait_for):
+    seen = []
+    rig.worker(lambda **ids: seen.append(get_contextvars()), middleware=(LogContext(),))
+    rig.broker.publish("m1", "parse", Q, {"job": "a", "epoch": 2})
+    wait_for(lambda: seen)
+    expected = {"actor": "parse", "queue": Q, "message_id": "m1", "tries": 1}
+    assert seen[0] == {**expected, "job": "a", "epoch": 2}
+
+
+def test_actors_do_not_take_each_others_messages(rig, wait_for):
+    parsed, settled = [], []
+    rig.worker(lambda job: parsed.append(job))
+    rig.worker(lambda job: settled.append(job), actor=Actor.SETTLE)
+    rig.publish("p")
+    rig.publish("s", actor="settle")
+    wait_for(lambda: (parsed, settled) == (["p"], ["s"]))
+
+
+def test_an_idle_worker_is_idle(rig, wait_for):
+    worker = rig.worker(lambda job: None, threads=8)
+    wait_for(lambda: worker.last_beat_age is not None)
+    process = psutil.Process(os.getpid())
+    before = process.cpu_times()
+    time.sleep(5)
+    after = process.cpu_times()
+    used = after.user + after.system - before.user - before.system
+    assert used / 5 < 0.01  # measured 0.3 % of a core; five polled lanes took 5 %
