@@ -331,8 +331,8 @@ def _retry_children(
             **next_version(),
         )
     )
-    runs.order_settle(connection, parent, now=now)
-    return [_restart(connection, child, now=now) for child in children]
+    settle = runs.order_settle(connection, parent.id, parent.request.lane, now=now)
+    return [settle, *(_restart(connection, child, now=now) for child in children)]
 
 
 def delete(connection: sa.Connection, job_id: str, *, now: float) -> bool:

@@ -89,12 +89,18 @@ def take_due(
 ) -> list[OutboxRow]:
     """Unpublished rows that are due, locked until the end of the transaction.
 
-    Rows younger than `older_than` seconds past their due time are left to their own writer, who
-    publishes at once. Rows that another relay holds are skipped.
+    Rows that were due from the start are left to their own writer, who publishes at once, for
+    `older_than` seconds. Rows that another relay holds are skipped (PostgreSQL).
     """
     query = (
         sa.select(outbox)
-        .where(outbox.c.published_at.is_(None), outbox.c.due_at <= now - older_than)
+        .where(outbox.c.published_at.is_(None), outbox.c.due_at <= now)
+        .where(
+            sa.or_(
+                outbox.c.due_at > outbox.c.created_at,
+                outbox.c.created_at <= now - older_than,
+            )
+        )
         .order_by(outbox.c.due_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -102,16 +108,15 @@ def take_due(
     return [_to_row(r) for r in connection.execute(query)]
 
 
-def take_unclaimed(
-    connection: sa.Connection, *, now: float, older_than: float, limit: int
+def unclaimed(
+    connection: sa.Connection, *, published_before: float, after_id: str, limit: int
 ) -> list[OutboxRow]:
-    """Rows published over `older_than` seconds ago that no run has claimed."""
+    """Rows published before a time that no run has claimed, in pages by id."""
     query = (
         sa.select(outbox)
-        .where(outbox.c.published_at <= now - older_than)
-        .order_by(outbox.c.published_at)
+        .where(outbox.c.published_at <= published_before, outbox.c.id > after_id)
+        .order_by(outbox.c.id)
         .limit(limit)
-        .with_for_update(skip_locked=True)
     )
     return [_to_row(r) for r in connection.execute(query)]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import outbox
+from sluice_core.adapters.db import dead_letters, outbox
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
 from sluice_core.adapters.db.schema import artifacts, attempts, jobs
 from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import StaleRunError
 from sluice_core.domain.job import Artifact, Job, JobError, Progress
-from sluice_core.domain.lanes import Actor
+from sluice_core.domain.lanes import Actor, Lane, queue_name
 from sluice_core.domain.states import ACTIVE, RUNNING_STATE, Status, WaitingFor
 
 
@@ -37,6 +37,8 @@ class Message:
     job_id: str
     epoch: int
     delivered_at: float
+    #: When its publisher sent it.
+    published_at: float | None = None
     traceparent: str | None = None
 
 
@@ -95,8 +97,8 @@ def claim(
             worker=worker,
             message_id=message.id,
             queue=message.queue,
-            published_at=published.published_at if published else None,
-            publishes=published.publishes if published else 0,
+            published_at=message.published_at,
+            publishes=max(1, published.publishes) if published else 1,
             delivered_at=message.delivered_at,
             claimed_at=now,
         )
@@ -139,6 +141,25 @@ def close_attempt(
     return done.rowcount == 1
 
 
+def _end(
+    connection: sa.Connection,
+    run: Claim,
+    values: Mapping[str, Any],
+    *,
+    outcome: str,
+    now: float,
+    error: JobError | None = None,
+) -> Job:
+    """Close the attempt and write the job, once.
+
+    A commit whose answer got lost is tried again by its run: the second time finds the attempt
+    closed and is refused as stale, so that nothing is ordered twice.
+    """
+    if not close_attempt(connection, run.attempt_id, outcome=outcome, now=now, error=error):
+        raise StaleRunError(f"attempt {run.attempt_id} has ended")
+    return _fenced(connection, run.job, values, now)
+
+
 def write_progress(connection: sa.Connection, job: Job, progress: Progress, *, now: float) -> Job:
     """Raises `StaleRunError` when another run owns the job."""
     return _fenced(connection, job, progress_columns(progress), now)
@@ -158,9 +179,9 @@ def advance(
     now: float,
 ) -> tuple[Job, outbox.OutboxRow]:
     """This stage is done and the next one is asked for, in one transaction."""
-    job = _fenced(
+    job = _end(
         connection,
-        run.job,
+        run,
         {
             **fields,
             **_NO_PROGRESS,
@@ -170,9 +191,9 @@ def advance(
             "tries": 0,
             "losses": 0,
         },
-        now,
+        outcome="ok",
+        now=now,
     )
-    close_attempt(connection, run.attempt_id, outcome="ok", now=now)
     return job, _order(connection, job, now=now)
 
 
@@ -184,11 +205,11 @@ def succeed(
     fields: Mapping[str, Any],
     expires_at: float,
     now: float,
-) -> Job:
+) -> tuple[Job, list[outbox.OutboxRow]]:
     """The files are in storage: point at them and end the job, in one transaction."""
-    job = _fenced(
+    job = _end(
         connection,
-        run.job,
+        run,
         {
             **fields,
             "status": Status.SUCCESS.value,
@@ -201,7 +222,8 @@ def succeed(
             "plan": None,
             "sweep_at": now,
         },
-        now,
+        outcome="ok",
+        now=now,
     )
     connection.execute(sa.delete(artifacts).where(artifacts.c.job_id == job.id))
     connection.execute(
@@ -220,18 +242,16 @@ def succeed(
             for f in files
         ],
     )
-    close_attempt(connection, run.attempt_id, outcome="ok", now=now)
-    ask_to_settle(connection, job, now=now)
-    return job
+    return job, ask_to_settle(connection, job, now=now)
 
 
 def expanded(
     connection: sa.Connection, run: Claim, *, fields: Mapping[str, Any], now: float
-) -> Job:
+) -> tuple[Job, list[outbox.OutboxRow]]:
     """The list of a collection was read to its end: now its children decide."""
-    job = _fenced(
+    job = _end(
         connection,
-        run.job,
+        run,
         {
             **fields,
             **_NO_PROGRESS,
@@ -239,11 +259,10 @@ def expanded(
             "waiting_for": WaitingFor.CHILDREN.value,
             "expansion_done": True,
         },
-        now,
+        outcome="ok",
+        now=now,
     )
-    close_attempt(connection, run.attempt_id, outcome="ok", now=now)
-    order_settle(connection, job, now=now)
-    return job
+    return job, [order_settle(connection, job.id, job.request.lane, now=now)]
 
 
 def fail(
@@ -251,13 +270,14 @@ def fail(
     run: Claim,
     error: JobError,
     *,
+    dead: bool,
     sweep_at: float,
     now: float,
-) -> Job:
-    """End the job with an error."""
-    job = _fenced(
+) -> tuple[Job, list[outbox.OutboxRow]]:
+    """End the job with an error; `dead` also leaves a dead letter for a person to look at."""
+    job = _end(
         connection,
-        run.job,
+        run,
         {
             **error_columns(error),
             "status": Status.FAILED.value,
@@ -267,20 +287,29 @@ def fail(
             "eta_seconds": None,
             "sweep_at": sweep_at,
         },
-        now,
+        outcome="failed",
+        now=now,
+        error=error,
     )
-    close_attempt(connection, run.attempt_id, outcome="failed", now=now, error=error)
-    ask_to_settle(connection, job, now=now)
-    return job
+    if dead:
+        dead_letters.add(
+            connection,
+            queue=queue_name(job.stage, job.request.lane),
+            job_id=job.id,
+            reason=f"{error.code}: {error.message}",
+            payload="",
+            now=now,
+        )
+    return job, ask_to_settle(connection, job, now=now)
 
 
 def retry_later(
     connection: sa.Connection, run: Claim, error: JobError, *, due_at: float, now: float
 ) -> tuple[Job, outbox.OutboxRow]:
     """Close this attempt and order the next one for `due_at`, in one transaction."""
-    job = _fenced(
+    job = _end(
         connection,
-        run.job,
+        run,
         {
             **error_columns(error),
             "waiting_for": WaitingFor.RETRY.value,
@@ -288,26 +317,27 @@ def retry_later(
             "bytes_per_second": None,
             "eta_seconds": None,
         },
-        now,
+        outcome="retry",
+        now=now,
+        error=error,
     )
-    close_attempt(connection, run.attempt_id, outcome="retry", now=now, error=error)
     return job, _order(connection, job, now=now, due_at=due_at)
 
 
 def hand_back(connection: sa.Connection, run: Claim, *, now: float) -> tuple[Job, outbox.OutboxRow]:
     """The worker stops: give the job back, uncounted, in one transaction."""
-    job = _fenced(
+    job = _end(
         connection,
-        run.job,
+        run,
         {
             "waiting_for": WaitingFor.WORKER.value,
             "tries": jobs.c.tries - 1,
             "bytes_per_second": None,
             "eta_seconds": None,
         },
-        now,
+        outcome="handed_back",
+        now=now,
     )
-    close_attempt(connection, run.attempt_id, outcome="handed_back", now=now)
     return job, _order(connection, job, now=now)
 
 
@@ -330,29 +360,18 @@ def _order(
 order = _order
 
 
-def ask_to_settle(connection: sa.Connection, child: Job, *, now: float) -> None:
+def ask_to_settle(connection: sa.Connection, child: Job, *, now: float) -> list[outbox.OutboxRow]:
     """Whoever ends a child asks that its parent be looked at; counting is by query."""
     if child.parent_id is None:
-        return
-    outbox.add(
-        connection,
-        job_id=child.parent_id,
-        actor=Actor.SETTLE,
-        lane=child.request.lane,
-        epoch=0,
-        now=now,
-    )
+        return []
+    return [order_settle(connection, child.parent_id, child.request.lane, now=now)]
 
 
-def order_settle(connection: sa.Connection, parent: Job, *, now: float) -> None:
-    outbox.add(
-        connection,
-        job_id=parent.id,
-        actor=Actor.SETTLE,
-        lane=parent.request.lane,
-        epoch=0,
-        now=now,
-    )
+def order_settle(
+    connection: sa.Connection, parent_id: str, lane: Lane, *, now: float
+) -> outbox.OutboxRow:
+    # Settling is idempotent and claims nothing, so its message names no epoch of its own.
+    return outbox.add(connection, job_id=parent_id, actor=Actor.SETTLE, lane=lane, epoch=0, now=now)
 
 
 def beat(connection: sa.Connection, attempt_ids: Sequence[str]) -> None:
@@ -397,7 +416,7 @@ def declare_lost(
     max_losses: int,
     sweep_at: float,
     now: float,
-) -> Job | None:
+) -> tuple[Job, list[outbox.OutboxRow]] | None:
     """Take the job from a worker that is gone and order it anew; None when it was not its owner.
 
     The epoch is raised, so that the lost one can write nothing should it wake up.
@@ -425,8 +444,7 @@ def declare_lost(
         return None
     job = to_job(row)
     if job.losses < max_losses:
-        _order(connection, job, now=now)
-        return job
+        return job, [_order(connection, job, now=now)]
     message = f"the job took {job.losses} workers down without getting anywhere"
     job = _fenced(
         connection,
@@ -441,8 +459,7 @@ def declare_lost(
         },
         now,
     )
-    ask_to_settle(connection, job, now=now)
-    return job
+    return job, ask_to_settle(connection, job, now=now)
 
 
 def has_order(connection: sa.Connection, job_id: str) -> bool:

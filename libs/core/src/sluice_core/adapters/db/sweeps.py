@@ -1,0 +1,161 @@
+"""What is cleared away, and what is found again: statements of the scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from sluice_core.adapters.db import outbox as outbox_store
+from sluice_core.adapters.db import runs
+from sluice_core.adapters.db.rows import next_version, to_job
+from sluice_core.adapters.db.schema import (
+    artifacts,
+    attempts,
+    idempotency_keys,
+    jobs,
+)
+from sluice_core.adapters.db.schema import outbox as outbox_table
+from sluice_core.domain.states import ACTIVE, TERMINAL, Status, WaitingFor
+
+_ACTIVE = [s.value for s in ACTIVE]
+_TERMINAL = [s.value for s in TERMINAL]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Files of one ended job that may go: all of its epochs up to `epoch`, but for `keep`."""
+
+    job_id: str
+    epoch: int
+    #: Storage keys that stay.
+    keep: frozenset[str]
+    #: The row goes too, once the files are gone.
+    delete_row: bool
+
+
+def due_ids(connection: sa.Connection, *, now: float, limit: int) -> list[str]:
+    """Jobs whose files of no more use may be removed."""
+    query = (
+        sa.select(jobs.c.id)
+        .where(jobs.c.sweep_at <= now, jobs.c.status.in_(_TERMINAL))
+        .order_by(jobs.c.sweep_at)
+        .limit(limit)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def begin(connection: sa.Connection, job_id: str, *, now: float) -> Sweep | None:
+    """Forget what is to be removed, under the row's lock; None when the job moved on.
+
+    Committed before a file is touched: a retry that comes in between starts from the beginning,
+    with a higher epoch, whose files the sweep leaves alone.
+    """
+    row = connection.execute(
+        sa.update(jobs)
+        .where(jobs.c.id == job_id, jobs.c.sweep_at <= now, jobs.c.status.in_(_TERMINAL))
+        .values(plan=None, sources=None, **next_version())
+        .returning(jobs.c.epoch, jobs.c.deleted_at)
+    ).first()
+    if row is None:
+        return None
+    deleted = row.deleted_at is not None
+    if deleted:
+        connection.execute(sa.delete(artifacts).where(artifacts.c.job_id == job_id))
+    keys = connection.execute(sa.select(artifacts.c.key).where(artifacts.c.job_id == job_id))
+    return Sweep(job_id, row.epoch, frozenset(keys.scalars()), deleted)
+
+
+def done(connection: sa.Connection, sweep: Sweep) -> None:
+    """The files are gone."""
+    same = sa.and_(jobs.c.id == sweep.job_id, jobs.c.epoch == sweep.epoch)
+    if not sweep.delete_row:
+        connection.execute(sa.update(jobs).where(same).values(sweep_at=None))
+        return
+    for table in (attempts, outbox_table, idempotency_keys):
+        connection.execute(sa.delete(table).where(table.c.job_id == sweep.job_id))
+    connection.execute(sa.delete(jobs).where(jobs.c.id == sweep.job_id))
+
+
+def expire_files(connection: sa.Connection, *, now: float, limit: int) -> int:
+    """Drop the files of jobs whose time is over; returns how many jobs."""
+    query = sa.select(jobs.c.id).where(jobs.c.expires_at <= now).limit(limit)
+    ids = list(connection.execute(query).scalars())
+    if ids:
+        connection.execute(sa.delete(artifacts).where(artifacts.c.job_id.in_(ids)))
+        connection.execute(
+            sa.update(jobs)
+            .where(jobs.c.id.in_(ids))
+            .values(expires_at=None, dedup_key=None, sweep_at=now, updated_at=now, **next_version())
+        )
+    return len(ids)
+
+
+def purge_rows(connection: sa.Connection, *, older_than: float, now: float, limit: int) -> int:
+    """Mark long-ended jobs without files for deletion; returns how many."""
+    query = (
+        sa.select(jobs.c.id)
+        .where(
+            jobs.c.finished_at <= older_than,
+            jobs.c.status.in_(_TERMINAL),
+            jobs.c.deleted_at.is_(None),
+            jobs.c.expires_at.is_(None),
+        )
+        .limit(limit)
+    )
+    ids = list(connection.execute(query).scalars())
+    if ids:
+        connection.execute(
+            sa.update(jobs).where(jobs.c.id.in_(ids)).values(deleted_at=now, sweep_at=now)
+        )
+    return len(ids)
+
+
+def purge_idempotency_keys(connection: sa.Connection, *, older_than: float) -> int:
+    return connection.execute(
+        sa.delete(idempotency_keys).where(idempotency_keys.c.created_at <= older_than)
+    ).rowcount
+
+
+def adopt_orphans(
+    connection: sa.Connection, *, older_than: float, now: float, limit: int
+) -> list[outbox_store.OutboxRow]:
+    """Order anew what is active but neither runs nor is ordered. Should never find any."""
+    query = (
+        sa.select(jobs)
+        .where(
+            jobs.c.status.in_(_ACTIVE),
+            jobs.c.updated_at <= older_than,
+            jobs.c.deleted_at.is_(None),
+            sa.or_(jobs.c.waiting_for.is_(None), jobs.c.waiting_for != WaitingFor.CHILDREN.value),
+            ~sa.exists().where(outbox_table.c.job_id == jobs.c.id),
+            ~sa.exists().where(attempts.c.job_id == jobs.c.id, attempts.c.ended_at.is_(None)),
+        )
+        .limit(limit)
+    )
+    orders = []
+    for row in connection.execute(query).all():
+        job = to_job(row)
+        taken = connection.execute(
+            sa.update(jobs)
+            .where(jobs.c.id == job.id, jobs.c.epoch == job.epoch, jobs.c.status.in_(_ACTIVE))
+            .values(waiting_for=WaitingFor.WORKER.value, updated_at=now, **next_version())
+        )
+        if taken.rowcount:
+            orders.append(runs.order(connection, job, now=now))
+    return orders
+
+
+def exists(connection: sa.Connection, job_id: str) -> bool:
+    """Whether there is a row at all, deleted ones included."""
+    return connection.execute(sa.select(jobs.c.id).where(jobs.c.id == job_id)).first() is not None
+
+
+def scratch_owners(
+    connection: sa.Connection, job_ids: list[str]
+) -> dict[str, tuple[int, Status, bool]]:
+    """Job id -> (epoch, status, still needs a download): decides which local folders may go."""
+    query = sa.select(jobs.c.id, jobs.c.epoch, jobs.c.status, jobs.c.sources).where(
+        jobs.c.id.in_(job_ids), jobs.c.deleted_at.is_(None)
+    )
+    return {r.id: (r.epoch, Status(r.status), r.sources is None) for r in connection.execute(query)}
