@@ -1,0 +1,114 @@
+"""API keys: random, shown once, stored as a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from sluice_core.adapters.db.schema import api_keys
+from sluice_core.adapters.ids import new_id
+
+#: Lets people and secret scanners tell what a leaked text is.
+KEY_PREFIX = "sluice_"
+#: Bytes of randomness in a key: guessing is hopeless, so no slow hash is needed.
+KEY_BYTES = 32
+
+
+class Scope(StrEnum):
+    """What a key may do."""
+
+    #: Hand in links, and cancel, retry and delete what it handed in.
+    SUBMIT = "submit"
+    #: See jobs and fetch files.
+    READ = "read"
+    #: See and move everybody's jobs, queues and workers.
+    OPERATE = "operate"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as stored: without its text, which nobody can get back."""
+
+    id: str
+    name: str
+    scopes: frozenset[Scope]
+    #: SHA-256 of the key's text, in hex.
+    hash: str
+    created_at: float
+    revoked_at: float | None = None
+
+
+def create(
+    connection: sa.Connection, *, name: str, scopes: Collection[Scope], now: float
+) -> tuple[str, ApiKey]:
+    """Write a new key.
+
+    Returns:
+        its text, to be shown this once, and its row.
+
+    Raises:
+        ValueError: no scope was given.
+
+    """
+    if not scopes:
+        raise ValueError("a key without a scope opens nothing")
+    text = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
+    key = ApiKey(new_id(), name[:128], frozenset(scopes), hash_of(text), now)
+    connection.execute(
+        sa.insert(api_keys).values(
+            id=key.id,
+            name=key.name,
+            hash=key.hash,
+            scopes=" ".join(sorted(key.scopes)),
+            created_at=now,
+        )
+    )
+    return text, key
+
+
+def hash_of(text: str) -> str:
+    """What is stored of a key's text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def list_keys(connection: sa.Connection) -> list[ApiKey]:
+    """All keys, oldest first, revoked ones too."""
+    return [_to_key(r) for r in connection.execute(sa.select(api_keys).order_by(api_keys.c.id))]
+
+
+def revoke(connection: sa.Connection, key_id: str, *, now: float) -> bool:
+    """Close a key for good; False when there is no such open key."""
+    done = connection.execute(
+        sa.update(api_keys)
+        .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+    return done.rowcount == 1
+
+
+def lookup(connection: sa.Connection, text: str) -> ApiKey | None:
+    """The open key with this text, or None."""
+    return _open_key(connection, api_keys.c.hash == hash_of(text))
+
+
+def get_open(connection: sa.Connection, key_id: str) -> ApiKey | None:
+    """The key with this id, or None when it was revoked or never was."""
+    return _open_key(connection, api_keys.c.id == key_id)
+
+
+def _open_key(connection: sa.Connection, which: sa.ColumnElement[bool]) -> ApiKey | None:
+    query = sa.select(api_keys).where(which, api_keys.c.revoked_at.is_(None))
+    row = connection.execute(query).first()
+    return _to_key(row) if row else None
+
+
+def _to_key(row: sa.Row[Any]) -> ApiKey:
+    r = row._mapping  # noqa: SLF001  # SQLAlchemy's documented way to read by name
+    scopes = frozenset(Scope(word) for word in r["scopes"].split())
+    return ApiKey(r["id"], r["name"], scopes, r["hash"], r["created_at"], r["revoked_at"])

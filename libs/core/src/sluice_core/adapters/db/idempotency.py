@@ -1,0 +1,72 @@
+"""Answers already given: the same `Idempotency-Key` means the same job for a day."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from sluice_core.adapters.db.schema import idempotency_keys, jobs
+
+#: Seconds that a key is remembered.
+KEPT = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a key stands for."""
+
+    job_id: str
+    body_hash: str
+
+
+def key_of(api_key_id: str | None, header: str, line: int | None = None) -> str:
+    """The stored form of a header's value: never shared between API keys, nor between lines."""
+    return _sha256([api_key_id, header, line])
+
+
+def _sha256(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()
+
+
+def find(connection: sa.Connection, key: str, *, now: float) -> Remembered | None:
+    """What the key stands for; a job that was deleted stands for nothing any more."""
+    query = (
+        sa.select(idempotency_keys)
+        .join(jobs, jobs.c.id == idempotency_keys.c.job_id)
+        .where(
+            idempotency_keys.c.key == key,
+            idempotency_keys.c.created_at > now - KEPT,
+            jobs.c.deleted_at.is_(None),
+        )
+    )
+    row = connection.execute(query).first()
+    return Remembered(row.job_id, row.body_hash) if row else None
+
+
+def remember(
+    connection: sa.Connection, key: str, *, body_hash: str, job_id: str, now: float
+) -> bool:
+    """Store a key after `find` gave nothing; False when another request was faster just now."""
+    # What `find` did not give is out of date: too old, or of a deleted job.
+    stale = sa.or_(
+        idempotency_keys.c.created_at <= now - KEPT,
+        ~sa.exists().where(jobs.c.id == idempotency_keys.c.job_id, jobs.c.deleted_at.is_(None)),
+    )
+    connection.execute(sa.delete(idempotency_keys).where(idempotency_keys.c.key == key, stale))
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    insert = (
+        dialect.insert(idempotency_keys)
+        .values(key=key, body_hash=body_hash, job_id=job_id, created_at=now)
+        .on_conflict_do_nothing()
+    )
+    return connection.execute(insert).rowcount == 1
+
+
+def purge(connection: sa.Connection, *, now: float) -> int:
+    """Forget keys past their time; returns how many."""
+    old = sa.delete(idempotency_keys).where(idempotency_keys.c.created_at <= now - KEPT)
+    return connection.execute(old).rowcount
