@@ -53,6 +53,7 @@ class Workplace:
         server: starts commands some 20 ms sooner.
         on_start: process group and start time of each child, for `is_alive`.
         limits: memory and file size.
+
     """
 
     scratch: Path
@@ -81,6 +82,7 @@ def probe(path: Path, *, ffprobe: Path, place: Workplace) -> Probe:
         SluiceError: `bad_media`; `incomplete` when the file is empty or its structure says that
             bytes are missing; `storage_error`, `stalled`.
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+
     """
     try:
         size, layout = path.stat().st_size, read_layout(path)
@@ -127,6 +129,7 @@ def convert(
     Raises:
         SluiceError: see `errors.error_from`; `hard_time_limit`, `stalled`.
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+
     """
     result = run(
         place.spec(argv),

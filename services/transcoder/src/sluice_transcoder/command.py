@@ -26,6 +26,7 @@ def build_command(
         output: overwritten when there; its name tells ffmpeg nothing.
         ffmpeg: the program.
         threads: at most so many for decoding, filtering and encoding each.
+
     """
     limit = ("-threads", str(threads))
     inputs = [

@@ -113,6 +113,7 @@ def container_of(
         brand: the major brand of an ISO file.
         pictures: whether it has a video stream that is no cover art.
         audio: codec of its first audio stream.
+
     """
     return CONTAINERS.get(_name_of(demuxer, doctype, brand, audio, pictures=pictures), UNKNOWN)
 

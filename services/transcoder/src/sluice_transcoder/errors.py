@@ -27,12 +27,22 @@ _TABLE: tuple[tuple[re.Pattern[str], str, ErrorClass | None, str], ...] = tuple(
             None,
             "",
         ),
-        (r"No such file or directory", "storage_error", None, "a fetched file is no longer there"),
+        (
+            r"No such file or directory",
+            "storage_error",
+            None,
+            "a file or folder went missing meanwhile",
+        ),
+        (
+            r"matches no streams|does not contain any stream",
+            "bad_media",
+            None,
+            "a stream went missing",
+        ),
         (
             (
                 r"Unknown encoder|No such filter|Unrecognized option|Option not found"
-                r"|Error (?:opening|setting|parsing|applying) .*(?:option|filter)"
-                r"|Undefined constant"
+                r"|Error parsing |Error setting (?:preset|option)|invalid preset|Undefined constant"
             ),
             "transcode_failed",
             _MANUAL,
@@ -58,12 +68,6 @@ _TABLE: tuple[tuple[re.Pattern[str], str, ErrorClass | None, str], ...] = tuple(
             "bad_media",
             None,
             "",
-        ),
-        (
-            r"matches no streams|does not contain any stream",
-            "bad_media",
-            None,
-            "a stream went missing",
         ),
         (
             (
@@ -94,6 +98,7 @@ def error_from(
         signal: the number of that signal.
         stderr: the end of what it wrote there.
         probing: it was ffprobe, for which an unknown fault means unreadable media.
+
     """
     for pattern, code, error_class, words in _TABLE:
         if pattern.search(stderr):

@@ -28,6 +28,7 @@ class Layout:
         fast_start: ISO files only: the index stands before the media.
         fragmented: ISO files only: media and index alternate.
         doctype: EBML files only: `webm` or `matroska`.
+
     """
 
     complete: bool = True
@@ -50,6 +51,7 @@ def read_layout(path: Path) -> Layout:
 
     Raises:
         OSError: the file can't be read.
+
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

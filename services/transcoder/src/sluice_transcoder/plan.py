@@ -90,6 +90,7 @@ def make_plan(probes: Sequence[Probe], preset: Preset, *, tone_map: ToneMap = To
     Raises:
         SluiceError: `no_media` when the sources hold nothing that the preset wants,
             `transcode_failed` when no container of the preset takes what they hold.
+
     """
     video = None if preset.kind is PresetKind.AUDIO else _best_video(probes)
     audio = _best_audio(probes, every=preset.audio is None)

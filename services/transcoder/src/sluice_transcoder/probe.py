@@ -153,6 +153,7 @@ def parse_probe(text: str, *, size: int, layout: Layout) -> Probe:
 
     Raises:
         SluiceError: `bad_media`, it is not what ffprobe writes.
+
     """
     try:
         data = json.loads(text)

@@ -20,6 +20,7 @@ class EncodeProgress:
         bytes: of the result, written so far.
         speed: seconds of media per second of work, None when not told yet.
         eta_seconds: time left, None when not known.
+
     """
 
     percent: float | None

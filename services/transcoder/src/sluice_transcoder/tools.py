@@ -31,6 +31,7 @@ def inspect_tools(found: FfmpegTools) -> Tools:
 
     Raises:
         ConfigError: it does not run.
+
     """
     return Tools(found.ffmpeg, found.ffprobe, _tone_map(found.ffmpeg))
 

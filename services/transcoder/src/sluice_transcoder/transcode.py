@@ -40,6 +40,7 @@ class Result:
         content_type: for HTTP.
         extension: of the name that people see, without a dot.
         action: what it took.
+
     """
 
     path: Path
@@ -78,6 +79,7 @@ def transcode(
         SluiceError: `bad_media`, `incomplete`, `no_media`, `transcode_failed`, `disk_full`,
             `too_large`, `storage_error`, `stalled`, `hard_time_limit`.
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+
     """
     probes = [probe(source, ffprobe=tools.ffprobe, place=place) for source in sources]
     for found in probes:

