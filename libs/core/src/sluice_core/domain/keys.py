@@ -7,6 +7,9 @@ PREFIX = "sluice:"
 #: Stream of job events; capped, see `EVENTS_MAXLEN`.
 EVENTS = f"{PREFIX}events"
 
+#: Left in each logical database; its absence tells that Redis was emptied.
+MARK = f"{PREFIX}mark"
+
 #: Entries kept in `EVENTS`; about 10 MB at 1 kB each.
 EVENTS_MAXLEN = 10_000
 

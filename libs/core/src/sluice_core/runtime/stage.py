@@ -99,7 +99,7 @@ class StageDeps:
 
 
 class Run:
-    """What a handler sees of its run; each write raises `StaleRunError` once the job is not ours."""
+    """What a handler sees of its run; writes raise `StaleRunError` once the job is not ours."""
 
     def __init__(self, deps: StageDeps, claim: runs.Claim) -> None:
         self.deps = deps
@@ -152,13 +152,13 @@ class Run:
             # Figures are not worth a wait: bytes keep flowing while the database is away.
             self.deps.running.note_store(away=True)
             return
-        _tell(self.deps, job, "progress")
+        tell(self.deps, job, "progress")
 
     def describe(self, **fields: Any) -> None:
         """Store what was learned so far, e.g. the title."""
         with write(self.deps.engine) as connection:
             self.job = runs.describe(connection, self.claim.job, fields, now=self.deps.clock())
-        _tell(self.deps, self.job, "job")
+        tell(self.deps, self.job, "job")
 
     def add_children(self, entries: Sequence[dict[str, Any]]) -> None:
         """Store entries of a collection as they are found; see `collections.add_children`."""
@@ -169,7 +169,7 @@ class Run:
 
         rows = _stored(self.deps, add)
         publish_now(self.deps.broker, rows, now=now)
-        _tell(self.deps, self.job, "job")
+        tell(self.deps, self.job, "job")
 
     def on_child(self, pid: int, started: int) -> None:
         """Remember the media child, so that a later run can prove it gone."""
@@ -203,7 +203,7 @@ def run_stage(deps: StageDeps, handle: Handler, message: runs.Message) -> None:
     deps.running.add(won.attempt_id, won.job.id, won.job.epoch)
     try:
         deps.failpoints.hit("run.claimed")
-        _tell(deps, won.job, "job")
+        tell(deps, won.job, "job")
         _run(deps, handle, Run(deps, won))
     finally:
         deps.running.remove(won.attempt_id)
@@ -344,7 +344,7 @@ def _hand_back(deps: StageDeps, run: Run) -> bool:
 def _after(deps: StageDeps, job: Job, rows: Sequence[OutboxRow], *, now: float) -> None:
     deps.failpoints.hit("run.after_commit")
     publish_now(deps.broker, rows, now=now)
-    _tell(deps, job, "job")
+    tell(deps, job, "job")
 
 
 def _stored(deps: StageDeps, work: Callable[[sa.Connection], _R]) -> _R:
@@ -359,7 +359,7 @@ def _stored(deps: StageDeps, work: Callable[[sa.Connection], _R]) -> _R:
                 raise
 
 
-def _tell(deps: StageDeps, job: Job, kind: str) -> None:
+def tell(deps: StageDeps, job: Job, kind: str) -> None:
     """Tell whoever watches; a signal that is lost is made good from the database."""
     try:
         events.emit(deps.signals, events.event_of(job, kind))

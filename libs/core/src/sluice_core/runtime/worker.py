@@ -191,17 +191,21 @@ def _worker(deps: StageDeps, handler: Handler) -> StageWorker:
         )
 
     declare_actor(deps.broker, deps.stage, actor)
-    waker = redis.connect_waker(deps.settings.store.redis_url)
     return StageWorker(
         deps.broker,
         deps.stage,
         threads=deps.limits.concurrency,
-        waker=waker,
+        waker=open_waker(deps),
         on_dead_letter=lambda raw, reason: keep_letter(deps, raw, reason),
         pause_reason=deps.running.store_away,
         drain_event=deps.drain,
         worker_id=deps.worker_id,
     )
+
+
+def open_waker(deps: StageDeps) -> redis_library.Redis:
+    """A client for blocking waits; its connections end with the process."""
+    return redis.connect_waker(deps.settings.store.redis_url)
 
 
 def keep_letter(deps: StageDeps, raw: bytes, reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +61,13 @@ def child_request(parent: Job, url: str) -> Request:
 
 
 def settle(
-    connection: sa.Connection, parent_id: str, *, expires_at: float, sweep_at: float, now: float
+    connection: sa.Connection,
+    parent_id: str,
+    *,
+    expires_at: float,
+    sweep_at: float,
+    now: float,
+    before_write: Callable[[], None] = lambda: None,
 ) -> Job | None:
     """End a collection whose children have all ended; None when there is nothing to do (yet).
 
@@ -80,6 +86,7 @@ def settle(
     if counts.active:
         return None
     status, error = outcome_of(counts)
+    before_write()
     ended = connection.execute(
         sa.update(jobs)
         .where(jobs.c.id == parent_id)

@@ -117,22 +117,27 @@ def purge_idempotency_keys(connection: sa.Connection, *, older_than: float) -> i
     ).rowcount
 
 
+def _orphans(older_than: float) -> sa.Select[tuple[object, ...]]:
+    return sa.select(jobs).where(
+        jobs.c.status.in_(_ACTIVE),
+        jobs.c.updated_at <= older_than,
+        jobs.c.deleted_at.is_(None),
+        sa.or_(jobs.c.waiting_for.is_(None), jobs.c.waiting_for != WaitingFor.CHILDREN.value),
+        ~sa.exists().where(outbox_table.c.job_id == jobs.c.id),
+        ~sa.exists().where(attempts.c.job_id == jobs.c.id, attempts.c.ended_at.is_(None)),
+    )
+
+
+def has_orphans(connection: sa.Connection, *, older_than: float) -> bool:
+    """Whether `adopt_orphans` has anything to do; takes no write lock."""
+    return connection.execute(_orphans(older_than).limit(1)).first() is not None
+
+
 def adopt_orphans(
     connection: sa.Connection, *, older_than: float, now: float, limit: int
 ) -> list[outbox_store.OutboxRow]:
     """Order anew what is active but neither runs nor is ordered. Should never find any."""
-    query = (
-        sa.select(jobs)
-        .where(
-            jobs.c.status.in_(_ACTIVE),
-            jobs.c.updated_at <= older_than,
-            jobs.c.deleted_at.is_(None),
-            sa.or_(jobs.c.waiting_for.is_(None), jobs.c.waiting_for != WaitingFor.CHILDREN.value),
-            ~sa.exists().where(outbox_table.c.job_id == jobs.c.id),
-            ~sa.exists().where(attempts.c.job_id == jobs.c.id, attempts.c.ended_at.is_(None)),
-        )
-        .limit(limit)
-    )
+    query = _orphans(older_than).limit(limit)
     orders = []
     for row in connection.execute(query).all():
         job = to_job(row)

@@ -1,0 +1,233 @@
+"""The scheduler process: a few repeated tasks, and the worker that settles parents."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from threading import Event
+from types import FrameType
+
+import structlog
+
+from sluice_core.adapters import logs, settings
+from sluice_core.adapters.db import collections
+from sluice_core.adapters.db.engine import write
+from sluice_core.adapters.settings import Settings
+from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
+from sluice_core.domain.lanes import Actor
+from sluice_core.runtime.broker import StageWorker, declare_actor
+from sluice_core.runtime.publisher import publish_now
+from sluice_core.runtime.stage import StageDeps, tell
+from sluice_core.runtime.worker import (
+    EXIT_CONFIG,
+    EXIT_OK,
+    EXIT_UNHEALTHY,
+    keep_letter,
+    open_deps,
+    open_waker,
+)
+from sluice_scheduler import reconcile, relay, sweep
+from sluice_scheduler.beats import BeatWatch
+
+log = structlog.get_logger(__name__)
+
+#: Threads that settle parents.
+SETTLERS = 2
+#: Longest wait between two looks at what is due, seconds.
+TICK = 0.5
+
+
+@dataclass(slots=True)
+class Task:
+    """Something repeated; a failure is logged and the next turn tries again."""
+
+    name: str
+    every: float
+    run: Callable[[], None]
+    due: float = 0.0
+    away: bool = field(default=False, init=False)
+
+    def turn(self, now: float) -> None:
+        """Run when due."""
+        if now < self.due:
+            return
+        self.due = now + self.every
+        try:
+            self.run()
+        except (StoreAwayError, BrokerAwayError) as exc:
+            if not self.away:
+                log.warning("task_waits", task=self.name, reason=str(exc))
+            self.away = True
+        except Exception:
+            log.exception("task_failed", task=self.name)
+        else:
+            self.away = False
+
+
+def main() -> None:
+    """Run until SIGTERM or SIGINT; exits the process."""
+    try:
+        loaded = settings.load()
+        logs.configure(
+            level=loaded.log.log_level, log_format=loaded.log.log_format, process="scheduler"
+        )
+        sys.exit(serve(loaded))
+    except ConfigError as exc:
+        sys.stderr.write(f"{exc}\n")
+        sys.exit(EXIT_CONFIG)
+
+
+def serve(loaded: Settings) -> int:
+    """Run until told to stop; returns the exit status."""
+    told = Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        told.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    with ExitStack() as stack:
+        deps = open_deps(Actor.SETTLE, loaded, stack)
+        worker = settler(deps)
+        worker.start()
+        tasks = Duties(deps).tasks()
+        log.info("scheduler_ready")
+        status = _loop(tasks, worker, told)
+        worker.drain(5.0)
+        worker.stop()
+        return status
+
+
+def _loop(tasks: list[Task], worker: StageWorker, told: Event) -> int:
+    while not told.is_set():
+        for task in tasks:
+            task.turn(time.monotonic())
+        health = worker.healthy()
+        if not health.ok:
+            log.error("worker_unhealthy", reason=health.reason)
+            return EXIT_UNHEALTHY
+        told.wait(TICK)
+    return EXIT_OK
+
+
+def settler(deps: StageDeps) -> StageWorker:
+    """The worker of the `settle` queues."""
+
+    def settle(job: str, epoch: int, traceparent: str | None = None) -> None:
+        del epoch, traceparent
+        settle_parent(deps, job)
+
+    declare_actor(deps.broker, Actor.SETTLE, settle)
+    return StageWorker(
+        deps.broker,
+        Actor.SETTLE,
+        threads=SETTLERS,
+        waker=open_waker(deps),
+        on_dead_letter=lambda raw, reason: keep_letter(deps, raw, reason),
+        drain_event=deps.drain,
+        worker_id=deps.worker_id,
+    )
+
+
+def settle_parent(deps: StageDeps, parent_id: str) -> None:
+    """End a collection if all of its children have."""
+    now = deps.clock()
+    with write(deps.engine) as connection:
+        job = collections.settle(
+            connection,
+            parent_id,
+            expires_at=now + deps.settings.jobs.retention_files,
+            sweep_at=now,
+            now=now,
+            before_write=lambda: deps.failpoints.hit("settle.counted"),
+        )
+    if job is not None:
+        log.info("parent_settled", job=parent_id, status=job.status.value)
+        tell(deps, job, "job")
+
+
+class Duties:
+    """Everything that is repeated; each duty is harmless when others do it too."""
+
+    def __init__(self, deps: StageDeps) -> None:
+        self._deps = deps
+        self._watch = BeatWatch()
+        self._emptied = relay.EmptiedRedis(deps.signals, deps.broker.client)
+
+    def tasks(self) -> list[Task]:
+        """Most urgent first; seconds between two turns."""
+        return [
+            Task("relay", 0.5, self.publish_due),
+            Task("refill", 1.0, self.refill),
+            Task("lost_workers", 2.0, self.find_lost_workers),
+            Task("settle_forgotten", 2.0, self.settle_forgotten),
+            Task("sweep", 2.0, self.sweep),
+            Task("dead_consumers", 5.0, self.return_messages),
+            Task("orphans", 10.0, self.find_orphans),
+            Task("lost_messages", 15.0, self.find_lost_messages),
+            Task("old_things", 60.0, self.clear_old_things),
+        ]
+
+    def publish_due(self) -> None:
+        deps = self._deps
+        while relay.relay(deps.engine, deps.broker, now=deps.clock()) == relay.BATCH:
+            pass
+
+    def refill(self) -> None:
+        if self._emptied.check():
+            count = self._republish(published_before=self._deps.clock())
+            log.warning("redis_was_empty", republished=count)
+
+    def find_lost_messages(self) -> None:
+        count = self._republish(published_before=self._deps.clock() - relay.LOST_AFTER)
+        if count:
+            log.warning("messages_lost", republished=count)
+
+    def _republish(self, published_before: float) -> int:
+        deps = self._deps
+        return relay.republish_lost(
+            deps.engine, deps.broker, published_before=published_before, now=deps.clock()
+        )
+
+    def find_lost_workers(self) -> None:
+        deps = self._deps
+        try:
+            rows = reconcile.lost_workers(
+                deps.engine,
+                self._watch,
+                monotonic=time.monotonic(),
+                now=deps.clock(),
+                keep_partial=deps.settings.jobs.retention_partial,
+            )
+        except StoreAwayError:
+            self._watch.failed()
+            raise
+        publish_now(deps.broker, rows, now=deps.clock())
+
+    def find_orphans(self) -> None:
+        now = self._deps.clock()
+        rows = reconcile.orphans(self._deps.engine, now=now)
+        publish_now(self._deps.broker, rows, now=now)
+
+    def settle_forgotten(self) -> None:
+        now = self._deps.clock()
+        keep = self._deps.settings.jobs.retention_files
+        reconcile.unsettled(self._deps.engine, expires_at=now + keep, now=now)
+
+    def return_messages(self) -> None:
+        returned = self._deps.broker.requeue_dead()
+        if returned:
+            log.warning("messages_of_dead_workers", returned=returned)
+
+    def sweep(self) -> None:
+        deps = self._deps
+        sweep.ended_jobs(deps.engine, deps.storage, now=deps.clock())
+
+    def clear_old_things(self) -> None:
+        deps = self._deps
+        keep = deps.settings.jobs.retention_jobs
+        sweep.old_things(deps.engine, retention_jobs=keep, now=deps.clock())
