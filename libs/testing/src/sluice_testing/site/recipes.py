@@ -57,10 +57,8 @@ def _direct_video() -> tuple[Recipe, ...]:
     x264 = (*_X264, *_GOP)
     hevc = ("-c:v", "libx265", "-preset", "ultrafast", "-tag:v", "hvc1", "-threads", "1")
     quiet = "log-level=none:pools=none:frame-threads=1"
-    hdr = (
-        *("-color_primaries", "bt2020", "-color_trc", "smpte2084"),
-        *("-colorspace", "bt2020nc", "-color_range", "tv"),
-    )
+    tags = "color_primaries=bt2020:color_trc=smpte2084:colorspace=bt2020nc:range=tv"
+    hdr = ("-vf", f"format=yuv420p10le,setparams={tags}")
     vfr = "select='not(between(mod(n,10),3,5))'"
     return (
         _one("/mp4/", "plain.mp4", *_video("1280x720"), *_tone(), *x264, *_AAC, *_FAST),
@@ -84,7 +82,16 @@ def _direct_video() -> tuple[Recipe, ...]:
         _one(
             "/mp4/",
             "odd.mp4",
-            *(*_video("321x181"), *_tone(), "-c:v", "libx264", "-preset", "ultrafast"),
+            *(
+                *_video(),
+                *_tone(),
+                "-vf",
+                "format=yuv444p,scale=321:181",
+                "-c:v",
+                "libx264",
+                "-preset",
+                "ultrafast",
+            ),
             *("-pix_fmt", "yuv444p", "-threads", "1", *_AAC, *_FAST),
         ),
         _one(

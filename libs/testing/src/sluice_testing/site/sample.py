@@ -97,7 +97,7 @@ class SampleSite:
             server.shutdown()
         for server in self._servers:
             server.server_close()
-            server.cut_connections()
+            server.end_connections(_JOIN_TIMEOUT)
         for thread in self._threads:
             thread.join(_JOIN_TIMEOUT)
         self._servers.clear()

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -51,7 +52,8 @@ class SiteServer(ThreadingHTTPServer):
         self.controls = controls
         self.stats = stats
         self._open: dict[socket.socket, str] = {}
-        self._lock = threading.Lock()
+        self._closing = False
+        self._changed = threading.Condition()
         super().__init__(address, SiteHandler)
 
     def server_bind(self) -> None:
@@ -63,22 +65,31 @@ class SiteServer(ThreadingHTTPServer):
 
     def track(self, sock: socket.socket, path: str | None) -> None:
         """Note what a connection asks for; None when it closed."""
-        with self._lock:
+        with self._changed:
             if path is None:
                 self._open.pop(sock, None)
             else:
                 self._open[sock] = path
+            closing = self._closing
+            self._changed.notify_all()
+        if closing and path is not None:
+            # Accepted before the listener closed, seen after all others were cut.
+            _shut(sock)
+
+    def end_connections(self, timeout: float) -> bool:
+        """Cut every connection, later ones too, and wait for their threads; False when late."""
+        with self._changed:
+            self._closing = True
+        self.cut_connections()
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._open, timeout)
 
     def cut_connections(self, path: str | None = None) -> int:
         """Shut the connections whose latest request was for `path`, or all; returns how many."""
-        with self._lock:
+        with self._changed:
             chosen = [s for s, asked in self._open.items() if path in {None, asked}]
         for sock in chosen:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                # The client was faster.
-                continue
+            _shut(sock)
         return len(chosen)
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
@@ -262,6 +273,12 @@ class SiteHandler(BaseHTTPRequestHandler):
     def _authority(self) -> str:
         host, port = self.connection.getsockname()[:2]
         return f"{host}:{port}"
+
+
+def _shut(sock: socket.socket) -> None:
+    """End both directions; a client that was faster is no error."""
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _faulty(behaviour: Behaviour) -> Reply | None:

@@ -1,0 +1,79 @@
+"""The site as a process: ready line, signals, and the death of its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "sluice_testing.site"]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # An orphan that ended may wait for its new parent to collect it.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def until(condition, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ready_line_and_signals(tmp_path, get, number):
+    ready = tmp_path / "ready.json"
+    with subprocess.Popen(
+        [*COMMAND, "--hosts", "127.0.0.2", "--ready-file", ready], stdout=subprocess.PIPE
+    ) as process:
+        try:
+            told = json.loads(process.stdout.readline())
+            assert told == json.loads(ready.read_text())
+            assert len(told["bases"]) == 2
+            samples = {sample["kind"]: sample for sample in told["samples"]}
+            assert samples["page-12"]["expect"]["entries"] == 12
+            assert get(samples["small"]["url"]).status == 200
+            assert get(told["bases"][1] + "/pages/video").status == 200
+            # An open stall must not hold the end.
+            host, port = told["base"].removeprefix("http://").split(":")
+            with socket.create_connection((host, int(port)), timeout=5) as client:
+                client.sendall(b"GET /mp4/small.mp4?stall=0 HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert client.recv(4)
+                process.send_signal(number)
+                assert process.wait(5) == 0
+        finally:
+            process.kill()
+
+
+def test_a_killed_parent_takes_the_site_along(tmp_path):
+    ready = tmp_path / "ready.json"
+    code = f"import subprocess; subprocess.run({[*COMMAND, '--ready-file', str(ready)]!r})"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL) as parent:
+        until(ready.exists)
+        pid = json.loads(ready.read_text())["pid"]
+        assert alive(pid)
+        parent.kill()
+    until(lambda: not alive(pid))
+
+
+def test_a_taken_port_is_told_in_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*COMMAND, "--port", port], capture_output=True, text=True, timeout=20, check=False
+        )
+    assert done.returncode == 2
+    assert "in use" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
