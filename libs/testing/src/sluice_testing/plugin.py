@@ -6,11 +6,31 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sluice_testing.database import database_url, engine, sqlite_template
+from sluice_testing.postgres import own_postgres, postgres_server, postgres_url
 from sluice_testing.redis import RedisServer
+from sluice_testing.s3 import moto_server, s3_url, storage, storage_url, weed_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+__all__ = [
+    "database_url",
+    "engine",
+    "moto_server",
+    "own_postgres",
+    "own_redis",
+    "postgres_server",
+    "postgres_url",
+    "redis_server",
+    "redis_url",
+    "s3_url",
+    "sqlite_template",
+    "storage",
+    "storage_url",
+    "weed_server",
+]
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,19 @@ class Storage(Protocol):
         """Raises `ConfigError` with one sentence when the storage can't be written."""
 
 
+def key_parts(key: str) -> list[str]:
+    """The folders and the name of a key.
+
+    Raises:
+        ValueError: it is none: empty, absolute, or one that leads out of the storage.
+
+    """
+    parts = key.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise ValueError(f"not a storage key: {key!r}")
+    return parts
+
+
 def open_storage(url: str) -> Storage:
     """A storage for `file:///folder` or `s3://bucket/prefix?endpoint=…`.
 

