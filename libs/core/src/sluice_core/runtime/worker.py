@@ -26,6 +26,7 @@ from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
 from sluice_core.domain.keys import worker as worker_key
 from sluice_core.domain.lanes import Actor
+from sluice_core.runtime import scratch
 from sluice_core.runtime.broker import SluiceBroker, StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.log_context import LogContext
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
@@ -40,6 +41,8 @@ log = structlog.get_logger(__name__)
 START_PATIENCE = 30.0
 #: Seconds between looks at the own health.
 HEALTH_EVERY = 2.0
+#: Seconds between sweeps of the local scratch folder.
+SWEEP_EVERY = 10.0
 #: Seconds after which what a worker said of itself is forgotten.
 PRESENCE_TTL = 15
 
@@ -223,7 +226,11 @@ def keep_letter(deps: StageDeps, raw: bytes, reason: str) -> None:
 
 
 def _until_told(deps: StageDeps, worker: StageWorker, told: Event) -> int:
+    next_sweep = 0.0
     while not told.wait(HEALTH_EVERY):
+        if time.monotonic() >= next_sweep:
+            next_sweep = time.monotonic() + SWEEP_EVERY
+            _sweep_scratch(deps)
         health = worker.healthy()
         if health.ok and not deps.running.is_stuck():
             continue
@@ -231,6 +238,16 @@ def _until_told(deps: StageDeps, worker: StageWorker, told: Event) -> int:
         log.error("worker_unhealthy", reason=health.reason or "the watch over runs is stuck")
         return EXIT_UNHEALTHY
     return EXIT_OK
+
+
+def _sweep_scratch(deps: StageDeps) -> None:
+    try:
+        removed = scratch.sweep(deps.engine, deps.settings.store.scratch_dir, deps.stage)
+    except StoreAwayError as exc:
+        log.info("sweep_postponed", reason=str(exc))
+        return
+    if removed:
+        log.info("scratch_swept", folders=removed)
 
 
 def _end(deps: StageDeps, worker: StageWorker) -> None:

@@ -1,0 +1,100 @@
+"""Local folders of runs: taken over when their writer is proven gone, removed when of no use."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import sqlalchemy as sa
+import structlog
+
+from sluice_core.adapters.db import sweeps
+from sluice_core.adapters.db.engine import read
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.paths import RunId, parse_folder
+from sluice_core.domain.states import ACTIVE, Status
+from sluice_core.runtime.children import lock_is_held
+from sluice_core.runtime.children.spec import LOCK_NAME
+
+log = structlog.get_logger(__name__)
+
+#: Folders looked at in one sweep.
+BATCH = 500
+
+
+def take_over(root: Path, run: RunId) -> list[Path]:
+    """Move earlier partial work of the same job and stage into the run's own folder.
+
+    Only from writers that are proven gone: a media child holds its folder's lock from before its
+    start to its end. The newest folder wins; what older ones have under the same name is left.
+
+    Returns:
+        the files that are now in the run's folder.
+
+    """
+    own = root / run.folder
+    earlier = [
+        (found.epoch, root / found.folder)
+        for found in folders(root, run.stage)
+        if found.job_id == run.job_id and found.epoch < run.epoch
+    ]
+    taken: list[Path] = []
+    for _, folder in sorted(earlier, reverse=True):
+        if lock_is_held(folder / LOCK_NAME):
+            log.info("partial_work_in_use", folder=folder.name)
+            continue
+        taken += _move_files(folder, own)
+        shutil.rmtree(folder, ignore_errors=True)
+    return taken
+
+
+def _move_files(folder: Path, own: Path) -> list[Path]:
+    moved = []
+    for file in folder.iterdir():
+        target = own / file.name
+        if file.name != LOCK_NAME and file.is_file() and not target.exists():
+            file.rename(target)
+            moved.append(target)
+    return moved
+
+
+def folders(root: Path, stage: Actor) -> list[RunId]:
+    """Every run of the stage that has a folder here."""
+    found = (parse_folder(path.name) for path in root.iterdir() if path.is_dir())
+    return [run for run in found if run is not None and run.stage is stage]
+
+
+def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
+    """Remove folders that nobody can use any more; returns how many.
+
+    Kept are: those whose child lives, the one of the run that owns its job now, and the newest
+    partial download of a job that may still be continued.
+
+    Raises:
+        StoreAwayError: nobody can tell now; nothing was removed.
+
+    """
+    runs = folders(root, stage)[:BATCH]
+    if not runs:
+        return 0
+    with read(engine) as connection:
+        owners = sweeps.scratch_owners(connection, sorted({run.job_id for run in runs}))
+    newest = {run.job_id: max(r.epoch for r in runs if r.job_id == run.job_id) for run in runs}
+    removed = 0
+    for run in runs:
+        folder = root / run.folder
+        useful = _is_useful(run, owners.get(run.job_id), newest[run.job_id])
+        if not useful and not lock_is_held(folder / LOCK_NAME):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _is_useful(run: RunId, owner: tuple[int, Status, bool] | None, newest: int) -> bool:
+    if owner is None:
+        return False
+    epoch, status, needs_download = owner
+    if run.epoch >= epoch and status in ACTIVE:
+        return True
+    resumable = run.stage is Actor.DOWNLOAD and run.epoch == newest and needs_download
+    return resumable and (status in ACTIVE or status is Status.FAILED)
