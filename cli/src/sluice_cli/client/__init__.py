@@ -1,0 +1,1 @@
+"""The HTTP client: talking, following, saving. Knows the contract and no part of the server."""

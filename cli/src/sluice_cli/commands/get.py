@@ -1,0 +1,178 @@
+"""`sluice get`: links in, finished files out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from sluice_cli.client.api import Api, RefusedError, UnreachableError
+from sluice_cli.client.follow import Follower
+from sluice_cli.client.save import save
+from sluice_cli.commands.server import local_url, mapped, server_options
+from sluice_cli.exits import Exit, Stop
+from sluice_cli.local import companion, folder
+from sluice_cli.show import display
+from sluice_cli.table import print_json
+from sluice_cli.words import failure_of, name_of
+from sluice_core.adapters import settings as settings_module
+
+#: The sample that a call without a link fetches: H.264 + AAC in MP4.
+SAMPLE = "plain"
+LANES = ("critical", "high", "default", "low", "bulk")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the user asked for."""
+
+    links: tuple[str, ...]
+    preset: str | None
+    priority: str | None
+    out: Path
+    as_json: bool
+    wait: bool
+
+    def body(self, link: str) -> dict[str, Any]:
+        body = {"url": link, "preset": self.preset, "priority": self.priority}
+        return {name: value for name, value in body.items() if value is not None}
+
+
+@click.command()
+@click.argument("links", nargs=-1, metavar="[LINK]...")
+@click.option("--preset", help="What to make of it, e.g. 1080p or audio-m4a.")
+@click.option("--priority", type=click.Choice(LANES), help="Lane of the queues.")
+@click.option(
+    *("--out", "out"),
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("downloads"),
+    show_default=True,
+    help="Folder for the finished files.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print each finished job as JSON.")
+@click.option("--no-wait", is_flag=True, help="Print the job's id and leave it to the server.")
+@server_options
+def get(
+    *,
+    links: tuple[str, ...],
+    preset: str | None,
+    priority: str | None,
+    out: Path,
+    server: str | None,
+    api_key: str | None,
+    as_json: bool,
+    no_wait: bool,
+) -> int:
+    """Fetch links and save the finished files.
+
+    Uses the server at --url, or the instance that runs on the data folder, or starts one for as
+    long as it takes. Without a LINK it fetches one file from the bundled sample site.
+    """
+    order = Order(links, preset, priority, out, as_json, wait=not no_wait)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ExitStack() as stack:
+        url, order = _place(stack, order, server)
+        with mapped(url), Api(url, key=api_key) as api:
+            return _run(api, order)
+
+
+def _place(stack: ExitStack, order: Order, server: str | None) -> tuple[str, Order]:
+    """The server to use, started if need be, and the order with its links known."""
+    running = server or (local_url() if order.links else None)
+    if running is not None:
+        if not order.links:
+            raise Stop(Exit.WRONG_USE, "give a LINK: the sample site is not for another server.")
+        return running, order
+    if not order.wait:
+        raise Stop(Exit.WRONG_USE, "--no-wait needs a server that goes on: start `sluice up`.")
+    environ, data = dict(os.environ), _data_folder(sample=not order.links)
+    if not order.links:
+        site = stack.enter_context(companion.sample_site(environ))
+        link = next(s["url"] for s in site["samples"] if s["kind"] == SAMPLE)
+        # This address and port alone: the guard stays up for everything else.
+        environ["SLUICE_EGRESS_ALLOW"] = urlsplit(link).netloc
+        order = Order((link,), order.preset, order.priority, order.out, order.as_json, order.wait)
+    click.echo("Starting Sluice …", err=True)
+    return stack.enter_context(companion.own_system(environ, data)), order
+
+
+def _data_folder(*, sample: bool) -> Path:
+    """The data folder; a sample fetched beside a running instance gets a folder of its own."""
+    data = folder.prepare(settings_module.load().store.data_dir)
+    return folder.prepare(data / "sample") if sample and folder.is_locked(data) else data
+
+
+def _run(api: Api, order: Order) -> int:
+    submitted: list[str] = []
+    with _canceling(api, submitted):
+        for link in dict.fromkeys(order.links):
+            job = api.submit(order.body(link), idempotency_key=str(uuid.uuid4()))
+            submitted.append(job["id"])
+        if not order.wait:
+            for job_id in submitted:
+                click.echo(job_id)
+            return Exit.DONE
+        jobs = _follow(api, submitted)
+        return max(_finish(api, job, order) for job in jobs)
+
+
+@contextmanager
+def _canceling(api: Api, job_ids: list[str]) -> Iterator[None]:
+    """Whoever is not waited for any more is not worked on any more."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for job_id in job_ids:
+            try:
+                api.act(job_id, "cancel")
+            except (RefusedError, UnreachableError):
+                # It has ended by itself, or there is nobody to tell.
+                continue
+        raise
+
+
+def _follow(api: Api, job_ids: list[str]) -> list[dict[str, Any]]:
+    follower = Follower(api, job_ids)
+    with display(sys.stderr) as shown:
+        for job in follower.updates():
+            shown.update(job)
+    # A last look: files come with the whole job only.
+    return [api.job(job_id) for job_id in job_ids]
+
+
+def _finish(api: Api, job: dict[str, Any], order: Order) -> Exit:
+    """Save what a job made, children included; say what it did not make."""
+    is_collection = job["children"]["total"] > 0
+    members = list(api.jobs(parent=job["id"])) if is_collection else [job]
+    saved = {member["id"]: _save_all(api, member, order.out) for member in members}
+    if order.as_json:
+        paths = [path for member in members for path in saved[member["id"]]]
+        print_json({**job, "saved": paths})
+    else:
+        for path in (path for member in members for path in saved[member["id"]]):
+            click.echo(path)
+    for member in members:
+        if member["status"] != "SUCCESS":
+            click.echo(f"sluice: {name_of(member)}: {failure_of(member)}", err=True)
+    if job["status"] != "SUCCESS" and is_collection:
+        click.echo(f"sluice: {name_of(job)}: {failure_of(job)}", err=True)
+    return Exit.DONE if job["status"] == "SUCCESS" else Exit.JOB_FAILED
+
+
+def _save_all(api: Api, job: dict[str, Any], out: Path) -> list[str]:
+    # A list of jobs need not carry their files.
+    files = job.get("files") or (api.job(job["id"])["files"] if _has_files(job) else [])
+    return [str(save(api, file, out)) for file in files]
+
+
+def _has_files(job: dict[str, Any]) -> bool:
+    return job["status"] in ("SUCCESS", "PARTIAL")

@@ -1,0 +1,120 @@
+"""Commands on jobs of a server."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from sluice_cli.client.follow import TERMINAL, Follower
+from sluice_cli.commands.server import connect, server_options
+from sluice_cli.exits import Exit
+from sluice_cli.show import display
+from sluice_cli.table import print_json, print_rows
+from sluice_cli.words import clean, failure_of, figures_of, name_of
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
+
+
+@click.command()
+@click.option("--status", help="Only jobs in this state, e.g. FAILED.")
+@click.option("--q", "query", help="Start of a title, link or id, or words of the title.")
+@click.option("--parent", help="Only the entries of this collection.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@_json
+@server_options
+def jobs(
+    *,
+    status: str | None,
+    query: str | None,
+    parent: str | None,
+    limit: int,
+    server: str | None,
+    api_key: str | None,
+    as_json: bool,
+) -> None:
+    """List jobs, newest first."""
+    with connect(server, api_key) as api:
+        upper = status.upper() if status else None
+        found = list(api.jobs(limit=limit, status=upper, q=query, parent=parent))
+    if as_json:
+        for job in found:
+            print_json(job)
+        return
+    rows = ([job["id"], job["status"], name_of(job), job["step"]] for job in found)
+    print_rows(rows, head=("ID", "STATUS", "TITLE", "STEP"))
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@_json
+@server_options
+def show(job_id: str, server: str | None, api_key: str | None, *, as_json: bool) -> None:
+    """Show one job."""
+    with connect(server, api_key) as api:
+        job = api.job(job_id)
+    if as_json:
+        print_json(job)
+        return
+    said = {
+        **{name: job.get(name) for name in ("id", "url", "title", "status", "step", "preset")},
+        **{name: job.get(name) for name in ("priority", "attempt", "queue_position", "retry_at")},
+        "progress": figures_of(job),
+        "error": failure_of(job) if job.get("error") else None,
+        **{name: job.get(name) for name in ("created_at", "finished_at", "expires_at")},
+    }
+    for name, value in said.items():
+        if value not in (None, ""):
+            click.echo(f"{name + ':':16}{clean(str(value))}")
+    for file in job["files"]:
+        click.echo(f"{'file:':16}{clean(file['name'])} ({file['bytes']} bytes)")
+
+
+@click.command()
+@click.argument("job_id", metavar="[ID]", required=False)
+@server_options
+def watch(job_id: str | None, server: str | None, api_key: str | None) -> int:
+    """Follow one job to its end, or all that are under way now."""
+    with connect(server, api_key) as api:
+        ids = [job_id] if job_id else [j["id"] for j in api.jobs() if j["status"] not in TERMINAL]
+        if not ids:
+            click.echo("nothing is under way", err=True)
+            return Exit.DONE
+        follower = Follower(api, ids)
+        with display(sys.stderr) as shown:
+            for job in follower.updates():
+                shown.update(job)
+    failed = [job for job in follower.jobs.values() if job["status"] != "SUCCESS"]
+    for job in failed:
+        click.echo(f"sluice: {name_of(job)}: {failure_of(job)}", err=True)
+    return Exit.JOB_FAILED if failed else Exit.DONE
+
+
+def _action(name: str, words: str, done: str) -> click.Command:
+    """`cancel ID…` and `retry ID…`, which differ in their words alone."""
+
+    @click.command(name, help=words)
+    @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+    @server_options
+    def run(job_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+        with connect(server, api_key) as api:
+            for job_id in job_ids:
+                api.act(job_id, name)
+                click.echo(f"{job_id} {done}")
+
+    return run
+
+
+cancel = _action("cancel", "Cancel jobs, their running work included.", "canceled")
+retry = _action("retry", "Start ended jobs again at the stage that failed.", "starts again")
+
+
+@click.command()
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+@server_options
+def delete(job_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+    """Delete jobs and their files."""
+    with connect(server, api_key) as api:
+        for job_id in job_ids:
+            api.delete(job_id)
+            click.echo(f"{job_id} deleted")

@@ -1,0 +1,30 @@
+"""Commands for operators."""
+
+from __future__ import annotations
+
+import click
+
+from sluice_cli.commands.server import connect, server_options
+from sluice_cli.table import print_dicts, print_json
+
+
+def _listing(name: str, words: str) -> click.Command:
+    """A list that the server gives, as a table or as JSON."""
+
+    @click.command(name, help=words)
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
+    @server_options
+    def run(server: str | None, api_key: str | None, *, as_json: bool) -> None:
+        with connect(server, api_key) as api:
+            items = api.get(f"v1/{name}")["items"]
+        if not as_json:
+            print_dicts(items)
+            return
+        for item in items:
+            print_json(item)
+
+    return run
+
+
+queues = _listing("queues", "Show what waits and runs in each queue.")
+workers = _listing("workers", "Show the workers.")

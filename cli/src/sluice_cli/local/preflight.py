@@ -1,0 +1,128 @@
+"""Everything that can be found wrong before anything is started."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice_cli.local import folder, redis
+from sluice_cli.supervisor.plan import Part, Plan
+from sluice_core.adapters import binaries
+from sluice_core.adapters import settings as settings_module
+from sluice_core.adapters.db import migrate
+from sluice_core.adapters.db.engine import open_engine
+from sluice_core.adapters.settings import Settings
+from sluice_core.adapters.storage.base import open_storage
+from sluice_core.domain.errors import ConfigError, StoreAwayError
+
+#: The services, in the order of their start.
+SERVICES = ("api", "parser", "downloader", "transcoder", "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the supervisor is to run, and the environment to run it in."""
+
+    plan: Plan
+    environ: dict[str, str]
+
+
+def prepare(environ: Mapping[str, str], *, host: str | None, port: int | None) -> Prepared:
+    """Check every part and bring the database up to date; the data folder is locked on return.
+
+    Args:
+        environ: this process's environment; the parts get it with the settings made explicit.
+        host: instead of `SLUICE_HTTP_HOST`.
+        port: instead of `SLUICE_HTTP_PORT`; 0 takes a free one.
+
+    Raises:
+        ConfigError: one sentence on what is wrong; nothing was started.
+
+    """
+    settings = settings_module.load(environ, http_host=host, http_port=port)
+    data = folder.prepare(settings.store.data_dir)
+    held = folder.lock(data)
+    try:
+        return _prepare(environ, settings, data)
+    except BaseException:
+        os.close(held)
+        raise
+
+
+def _prepare(environ: Mapping[str, str], settings: Settings, data: Path) -> Prepared:
+    bound = _free_port(settings.http.http_host, settings.http.http_port)
+    binaries.ffmpeg_tools()
+    redis_part, redis_url = _redis(settings, data)
+    _stores(settings)
+    made = {
+        **environ,
+        "SLUICE_DATA_DIR": str(data),
+        "SLUICE_REDIS_URL": redis_url,
+        "SLUICE_HTTP_HOST": settings.http.http_host,
+        "SLUICE_HTTP_PORT": str(bound),
+    }
+    return Prepared(_plan(settings, data, bound, redis_part), made)
+
+
+def _plan(settings: Settings, data: Path, port: int, redis_part: Part | None) -> Plan:
+    services = tuple(
+        Part(name=name, command=(sys.executable, "-m", f"sluice_{name}")) for name in SERVICES
+    )
+    log_format = settings.log.log_format
+    return Plan(
+        parts=((redis_part,) if redis_part else ()) + services,
+        url=f"http://{_shown(settings.http.http_host)}:{port}",
+        host=_reachable(settings.http.http_host),
+        port=port,
+        state_file=str(data / folder.STATE),
+        json_lines=log_format == "json" or (log_format is None and not sys.stderr.isatty()),
+    )
+
+
+def _redis(settings: Settings, data: Path) -> tuple[Part | None, str]:
+    if settings.store.redis_url:
+        return None, settings.store.redis_url
+    program = binaries.redis_server_path()
+    socket_path = folder.socket_folder(data, name=redis.SOCKET) / redis.SOCKET
+    return redis.part(program, socket_path), redis.url(socket_path)
+
+
+def _stores(settings: Settings) -> None:
+    open_storage(settings.store.effective_storage_url).check()
+    engine = open_engine(settings.store.effective_database_url, pool_size=1)
+    try:
+        migrate.upgrade(engine)
+    except StoreAwayError as exc:
+        raise ConfigError(f"The database does not answer: {exc}.") from exc
+    finally:
+        engine.dispose()
+
+
+def _free_port(host: str, port: int) -> int:
+    """The port, proven free, or any free one for 0."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # Connections of an instance that just ended may linger; they are in nobody's way.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return int(probe.getsockname()[1])
+    except OSError as exc:
+        raise ConfigError(
+            f"Port {port} of {host} can't be used ({exc.strerror});"
+            " set SLUICE_HTTP_PORT to a free one, or to 0."
+        ) from exc
+
+
+def _reachable(host: str) -> str:
+    """Where the host's own requests go: a wildcard is no destination."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104  # compared, not bound
+
+
+def _shown(host: str) -> str:
+    reachable = _reachable(host)
+    return f"[{reachable}]" if ":" in reachable else reachable
