@@ -1,0 +1,220 @@
+"""The whole system as a user starts it, for tests that span services and break things."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+#: Seconds until all parts must be ready, on a busy machine.
+START = 60.0
+#: Seconds that a stop may take.
+STOP = 40.0
+TERMINAL = {"SUCCESS", "PARTIAL", "FAILED", "CANCELED"}
+#: Name of a part -> what its command line holds.
+PARTS = {
+    "api": "sluice_api",
+    "parser": "sluice_parser",
+    "downloader": "sluice_downloader",
+    "transcoder": "sluice_transcoder",
+    "scheduler": "sluice_scheduler",
+    "redis": "valkey-server",
+}
+
+
+def until(what: Callable[[], Any], *, timeout: float, every: float = 0.1, why: str = "") -> Any:
+    """Wait for something true and return it.
+
+    Raises:
+        TimeoutError: it never was.
+
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        found = what()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(why or f"{what} was not true within {timeout} s")
+        time.sleep(every)
+
+
+class System:
+    """`sluice up` on a data folder of its own.
+
+    Args:
+        data: the data folder.
+        env: further settings, e.g. `{"SLUICE_EGRESS_ALLOW": "127.0.0.1:4711"}`.
+
+    """
+
+    def __init__(self, data: Path, env: Mapping[str, str]) -> None:
+        self.data = data
+        self._env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")},
+            "SLUICE_DATA_DIR": str(data),
+            "SLUICE_HTTP_PORT": "0",
+            "SLUICE_LOG_FORMAT": "json",
+            **env,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = data / "test.log"
+        self.url = ""
+        self._http: httpx.Client | None = None
+
+    def start(self) -> None:
+        """Start, and wait until it is ready."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # our own command
+                [sys.executable, "-m", "sluice_cli", "up"],
+                env=self._env,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.url = until(self._ready_url, timeout=START, why=f"not ready, see {self.log}")
+        self._http = httpx.Client(base_url=self.url, timeout=30.0)
+
+    def _ready_url(self) -> str | None:
+        assert self._process is not None  # noqa: S101  # set by start
+        if self._process.poll() is not None:
+            raise RuntimeError(f"it ended: {self.log.read_text()[-3000:]}")
+        try:
+            url = json.loads((self.data / "sluice.json").read_text())["url"]
+            return (
+                url if httpx.get(f"{url}/readyz", timeout=2).status_code == httpx.codes.OK else None
+            )
+        except (OSError, ValueError, KeyError, httpx.HTTPError):
+            return None
+
+    def stop(self) -> int:
+        """End it as Ctrl-C does; returns the exit status."""
+        if self._http is not None:
+            self._http.close()
+        process = self._process
+        if process is None:
+            return 0
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.wait(STOP)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+
+    @property
+    def http(self) -> httpx.Client:
+        assert self._http is not None, "not started"  # noqa: S101  # a test's own mistake
+        return self._http
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"  # noqa: S101  # a test's own mistake
+        return self._process.pid
+
+    def family(self) -> list[psutil.Process]:
+        """The supervisor and everything below it."""
+        root = psutil.Process(self.pid)
+        return [root, *root.children(recursive=True)]
+
+    def part(self, name: str) -> psutil.Process:
+        """The main process of a part, e.g. `downloader`."""
+        word = PARTS[name]
+
+        def find() -> psutil.Process | None:
+            for process in psutil.Process(self.pid).children():
+                try:
+                    if any(word in arg for arg in process.cmdline()):
+                        return process
+                except psutil.Error:
+                    continue
+            return None
+
+        found: psutil.Process = until(find, timeout=START, why=f"there is no {name}")
+        return found
+
+    def kill(self, name: str) -> None:
+        """Kill -9, and wait until the process is gone."""
+        process = self.part(name)
+        process.kill()
+        until(lambda: not process.is_running() or process.status() == "zombie", timeout=10)
+
+    def submit(self, url: str, **fields: Any) -> dict[str, Any]:
+        """Submit one link; returns the job."""
+        answer = self.http.post("/v1/jobs", json={"url": url, **fields})
+        answer.raise_for_status()
+        job: dict[str, Any] = answer.json()
+        return job
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        answer = self.http.get(f"/v1/jobs/{job_id}")
+        answer.raise_for_status()
+        job: dict[str, Any] = answer.json()
+        return job
+
+    def wait(self, job_ids: Sequence[str], *, timeout: float = 60.0) -> list[dict[str, Any]]:
+        """Wait until all jobs have ended; returns them in order. Rides out a restarting API."""
+        ended: dict[str, dict[str, Any]] = {}
+
+        def all_ended() -> bool:
+            for job_id in job_ids:
+                if job_id in ended:
+                    continue
+                try:
+                    job = self.job(job_id)
+                except httpx.HTTPError:
+                    return False
+                if job["status"] in TERMINAL:
+                    ended[job_id] = job
+            return len(ended) == len(set(job_ids))
+
+        try:
+            until(all_ended, timeout=timeout, every=0.2)
+        except TimeoutError:
+            left = [self.job(i) for i in job_ids if i not in ended]
+            words = [(j["id"], j["status"], j["step"], j["error"]) for j in left]
+            raise TimeoutError(f"not ended after {timeout} s: {words}; see {self.log}") from None
+        return [ended[job_id] for job_id in job_ids]
+
+    def download(self, job: Mapping[str, Any], number: int = 0) -> bytes:
+        """The bytes of one of the job's files."""
+        answer = self.http.get(job["files"][number]["url"], follow_redirects=True)
+        answer.raise_for_status()
+        return answer.content
+
+    def stored(self, prefix: str = "") -> list[str]:
+        """Keys of all files in the storage folder, but for its own."""
+        root = self.data / "storage"
+        return sorted(
+            key
+            for path in root.rglob("*")
+            if path.is_file()
+            and not (key := path.relative_to(root).as_posix()).startswith(".")
+            and key.startswith(prefix)
+        )
+
+
+@contextmanager
+def running(data: Path, **env: str) -> Iterator[System]:
+    """A started system, stopped after; fails when a process of it is left behind."""
+    system = System(data, env)
+    family: list[psutil.Process] = []
+    try:
+        system.start()
+        yield system
+        family = system.family()
+    finally:
+        system.stop()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    if alive:
+        raise AssertionError(f"left behind: {[p.cmdline() for p in alive]}")
