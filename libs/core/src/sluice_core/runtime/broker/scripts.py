@@ -91,9 +91,9 @@ class Scripts:
         """Say that the worker lives."""
         self._run("beat", [worker_id, "beat"])
 
-    def nudge(self, worker_id: str) -> None:
-        """End the worker's blocking wait."""
-        self._run("beat", [worker_id, "nudge"])
+    def nudge(self, worker_id: str, queues: Sequence[str] = ()) -> None:
+        """End the worker's blocking wait; wake another one for what waits in `queues`."""
+        self._run("beat", [worker_id, "nudge", *queues])
 
     def leave(self, worker_id: str, queues: Sequence[str]) -> bool:
         """Take the worker off the list; False, and it stays, while it still holds something."""

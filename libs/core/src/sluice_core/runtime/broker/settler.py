@@ -68,6 +68,8 @@ class Settler(Thread):
                 log.warning("settle_postponed", message_id=message_id, error=str(exc))
             else:
                 return
+        elif nudge:
+            self._nudge()
         with self._changed:
             at = time.monotonic() + delay
             due = _Due(at, next(self._numbers), what, queue, message_id)
@@ -117,6 +119,13 @@ class Settler(Thread):
                 else:
                     self._changed.wait()
             return None
+
+    def _nudge(self) -> None:
+        """A slot is free although its message is not settled yet."""
+        try:
+            self._scripts.nudge(self._worker_id)
+        except BrokerAwayError as exc:
+            log.warning("nudge_failed", error=str(exc))  # then the wait ends by itself
 
     def _tell(self, what: Settle, queue: str, message_id: str, *, nudge: bool) -> None:
         self._scripts.settle(self._worker_id, what, queue, message_id, nudge=nudge)

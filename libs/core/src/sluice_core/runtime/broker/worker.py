@@ -52,7 +52,7 @@ class StageWorker:
     raised has written no outcome, so its message comes again after `requeue_pause`.
 
     Args:
-        broker: with the actor declared on it.
+        broker: of this worker alone, with the actor declared on it.
         actor: whose messages to take.
         threads: slots, one message each.
         waker: client for blocking waits (`connect_waker`).
@@ -201,7 +201,7 @@ class StageWorker:
 
     def _nudge(self) -> None:
         try:
-            self.broker.scripts.nudge(self.worker_id)
+            self.broker.scripts.nudge(self.worker_id, self._queues)
         except BrokerAwayError as exc:
             log.warning("nudge_failed", error=str(exc))  # then the wait ends by itself
 

@@ -1,0 +1,222 @@
+# ruff: noqa: PLW0108  # actors are called by keyword, fixtures by name
+"""What happens to messages when workers or Redis go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from sluice_core.domain.errors import BrokerAwayError
+from sluice_core.runtime.broker import Place
+from sluice_core.runtime.broker.scripts import Settle
+
+Q = "parse.default"
+
+
+@contextmanager
+def process(url, *, seconds=0.0, clock_ahead=0.0):
+    program = Path(__file__).with_name("worker_process.py")
+    worker = subprocess.Popen(
+        [sys.executable, str(program), url, "parse", str(seconds), str(clock_ahead)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert worker.stdout.readline() == "boot\n"
+        yield worker
+    finally:
+        worker.kill()
+        worker.wait(10)
+        worker.stdout.close()
+
+
+def test_a_killed_process_gives_its_message_back_within_20_s(rig, wait_for):
+    with process(rig.url, seconds=60) as worker:
+        rig.publish("a", "b")
+        assert worker.stdout.readline() == "begin a\n"
+        worker.kill()
+        worker.wait(10)
+        killed = time.monotonic()
+    assert rig.broker.requeue_dead() == 0
+    wait_for(rig.broker.requeue_dead, timeout=20)
+    assert time.monotonic() - killed > 10  # a living one may blink for as long
+    assert rig.ids() == ["a", "b"]
+    with process(rig.url) as worker:
+        assert worker.stdout.readline() == "begin a\n"
+
+
+def test_a_busy_process_is_not_taken_for_dead(rig):
+    with process(rig.url, seconds=60) as worker:
+        rig.publish("a")
+        assert worker.stdout.readline() == "begin a\n"
+        deadline = time.monotonic() + 8
+        while time.monotonic() < deadline:
+            assert rig.broker.requeue_dead(4.5) == 0
+            time.sleep(0.2)
+
+
+def test_a_worker_clock_ten_minutes_ahead_does_no_harm(rig):
+    with process(rig.url, seconds=60) as normal:
+        rig.publish("a")
+        assert normal.stdout.readline() == "begin a\n"
+        with process(rig.url, clock_ahead=600) as fast:
+            rig.publish("b")
+            assert fast.stdout.readline() == "begin b\n"
+            assert fast.stdout.readline() == "end b\n"
+            assert rig.broker.requeue_dead() == 0
+            assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+            seconds, _ = rig.client.time()
+            beats = rig.client.zrange("dramatiq:__heartbeats__", 0, -1, withscores=True)
+            assert len(beats) == 2
+            assert all(abs(at / 1000 - seconds) < 10 for _, at in beats)
+
+
+def test_sigterm_ends_the_run_and_hands_over_the_rest(rig):
+    with process(rig.url, seconds=0.5) as worker:
+        rig.publish("a", "b")
+        assert worker.stdout.readline() == "begin a\n"
+        worker.terminate()
+        assert worker.stdout.readline() == "end a\n"
+        assert worker.wait(10) == 0
+    assert rig.ids() == ["b"]
+    assert rig.client.zcard("dramatiq:__heartbeats__") == 0
+
+
+def test_a_fetch_that_timed_out_strands_nothing(own_redis, rig_on, wait_for):
+    rig = rig_on(own_redis.url)
+    got = []
+    worker = rig.worker(lambda job: got.append(job), start=False)
+    broker = worker.broker
+    broker.client.connection_pool.connection_kwargs["socket_timeout"] = 0.3
+
+    def fetch(idle):
+        rules = {"room": 1, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
+        return broker.scripts.fetch(worker.worker_id, idle=idle, lanes=[(Q, False)], **rules)
+
+    assert fetch(idle=0) == []  # the server knows the script from here on
+    rig.publish("a")
+    own_redis.pause()
+    with pytest.raises(BrokerAwayError):
+        fetch(idle=1)  # given up by the client, and run by the server once it goes on
+    own_redis.cont()
+    wait_for(lambda: rig.broker.place("a", Q) == Place.IN_FLIGHT)  # with nobody who knows of it
+    worker.start()
+    try:
+        wait_for(lambda: got == ["a"], timeout=10)
+        wait_for(lambda: rig.broker.place("a", Q) == Place.ABSENT)
+    finally:
+        worker.stop()
+
+
+def test_a_frozen_server_ends_in_delivery(own_redis, rig_on, wait_for):
+    rig = rig_on(own_redis.url)
+    got = []
+    worker = rig.worker(lambda job: got.append(job), start=False)
+    worker.broker.client.connection_pool.connection_kwargs["socket_timeout"] = 0.5
+    worker.start()
+    try:
+        for n in range(3):
+            own_redis.pause()
+            time.sleep(1.2)
+            own_redis.cont()
+            rig.publish(f"m{n}")
+            wait_for(lambda n=n: f"m{n}" in got, timeout=15)
+        assert worker.healthy().ok
+    finally:
+        worker.stop()
+
+
+def test_a_message_under_way_is_no_stranger(rig, gate, wait_for):
+    worker = rig.worker(gate)
+    rig.publish("a")
+    wait_for(lambda: gate.started)
+    time.sleep(6)  # longer than the keeper takes between looks
+    assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+    assert gate.started == ["a"]
+    assert worker.running == {"a"}
+
+
+def test_redis_gone_and_back_empty(own_redis, rig_on, wait_for):
+    rig = rig_on(own_redis.url)
+    got, away, back = [], Event(), Event()
+
+    def run(job):
+        if job == "a":
+            away.set()
+            assert back.wait(20)
+        got.append(job)
+
+    worker = rig.worker(run, threads=2)
+    rig.publish("a")
+    assert away.wait(5)
+    own_redis.kill9()
+    with pytest.raises(BrokerAwayError):
+        rig.publish("b")
+    time.sleep(1)
+    assert worker.healthy().ok
+    own_redis.restart_empty()
+    back.set()
+    wait_for(lambda: got == ["a"])
+    assert rig.publish("b") == [True]
+    wait_for(lambda: got == ["a", "b"], timeout=10)
+    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+
+
+def test_a_run_that_ends_while_redis_is_frozen_is_acknowledged_later(own_redis, rig_on, wait_for):
+    rig = rig_on(own_redis.url)
+    began, end, ended = Event(), Event(), []
+
+    def run(job):
+        began.set()
+        assert end.wait(20)
+        ended.append(job)
+
+    worker = rig.worker(run, start=False)
+    worker.broker.client.connection_pool.connection_kwargs["socket_timeout"] = 0.5
+    worker.start()
+    try:
+        rig.publish("a")
+        assert began.wait(5)
+        own_redis.pause()
+        end.set()
+        wait_for(lambda: ended)
+        wait_for(lambda: not worker.running, timeout=3)  # the slot is free, whatever Redis does
+        own_redis.cont()
+        wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+        time.sleep(0.3)
+        assert ended == ["a"]
+    finally:
+        worker.stop()
+
+
+def test_a_late_acknowledgement_touches_nothing_of_the_next_holder(rig):
+    rules = {"idle": 1, "room": 1, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
+    rig.publish("a")
+    scripts = rig.broker.scripts
+    assert scripts.fetch("late", lanes=[(Q, False)], **rules)
+    time.sleep(0.01)
+    assert scripts.reap(1, [Q]) == 1
+    assert [row[3] for row in scripts.fetch("next", lanes=[(Q, False)], **rules)] == [2]
+    assert not scripts.settle("late", Settle.ACK, Q, "a", nudge=False)
+    assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+    assert scripts.settle("next", Settle.ACK, Q, "a", nudge=False)
+    assert rig.broker.place("a", Q) == Place.ABSENT
+    assert not scripts.settle("next", Settle.ACK, Q, "a", nudge=False)
+
+
+def test_returned_messages_come_first_and_oldest_first(rig):
+    names = [f"m{n}" for n in range(6)]
+    rig.publish(*names)
+    rules = {"room": 4, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
+    for n, name in enumerate(names):
+        rig.client.hset(f"dramatiq:{Q}.since", name, 1000 + n)
+    rig.broker.scripts.fetch("dead", idle=4, lanes=[(Q, False)], **rules)
+    time.sleep(0.01)
+    assert rig.broker.requeue_dead(0.001) == 4
+    assert rig.ids() == names
