@@ -88,6 +88,7 @@ def _redis(settings: Settings, data: Path) -> tuple[Part | None, str]:
         return None, settings.store.redis_url
     program = binaries.redis_server_path()
     socket_path = folder.socket_folder(data, name=redis.SOCKET) / redis.SOCKET
+    socket_path.with_suffix(".log").unlink(missing_ok=True)
     return redis.part(program, socket_path), redis.url(socket_path)
 
 

@@ -19,6 +19,8 @@ def part(program: Path, socket: Path) -> Part:
         "unixsocket": str(socket),
         "unixsocketperm": "700",
         "dir": str(socket.parent),
+        # Not the console: each start warns of kernel settings that only snapshots would need.
+        "logfile": str(socket.with_suffix(".log")),
         "save": "",
         "appendonly": "no",
         "maxmemory": str(MAX_MEMORY),
@@ -26,11 +28,15 @@ def part(program: Path, socket: Path) -> Part:
         "databases": "4",
         "loglevel": "warning",
         "daemonize": "no",
-        # Its advice on kernel settings speaks of snapshots, which are off.
-        "ignore-warnings": "ARM64-COW-BUG",
     }
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    return Part(name="redis", command=(str(program), *words), level=0, socket=str(socket))
+    return Part(
+        name="redis",
+        command=(str(program), *words),
+        level=0,
+        socket=str(socket),
+        log=options["logfile"],
+    )
 
 
 def url(socket: Path) -> str:

@@ -108,7 +108,8 @@ class Supervisor:
         deadline = time.monotonic() + self._plan.start_grace
         while path is not None and not self._ending and not probe.accepts(path):
             if time.monotonic() > deadline or not self._alive(child):
-                self._give_up(f"{child.part.name} did not start; see its lines above")
+                log = child.part.log or "its lines above"
+                self._give_up(f"{child.part.name} did not start; see {log}")
                 return
             self._sleep(0.02)
 

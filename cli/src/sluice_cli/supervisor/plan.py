@@ -15,6 +15,8 @@ class Part(NamedTuple):
     level: int = 1
     #: Unix socket that must accept connections before the next level starts.
     socket: str | None = None
+    #: Where to look when it does not start.
+    log: str = ""
 
 
 class Plan(NamedTuple):

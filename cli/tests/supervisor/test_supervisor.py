@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import psutil
+import pytest
+
+from .conftest import Running, gone, until
+
+#: A program that leaves a child in a session of its own and outside any group.
+WITH_STRAY = (
+    "stray = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+    " start_new_session=True)\n"
+    "tell('stray', str(stray.pid))\n"
+    "time.sleep(600)"
+)
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('deaf'); time.sleep(600)"
+
+
+def test_a_killed_part_comes_back_with_one_clear_line(running: Running) -> None:
+    running.start(running.part("parser"), running.part("api"))
+    first, api = running.pid("parser"), running.pid("api")
+    os.kill(first, signal.SIGKILL)
+    until(lambda: len(running.told("parser")) == 2, what="parser is back")
+    assert running.lines() == ["sluice: parser ended (killed by SIGKILL); next start in 0.5 s"]
+    assert running.pid("parser") != first
+    assert running.told("api") == [f"{api} start"]
+
+
+def test_a_part_that_keeps_failing_is_started_less_and_less(running: Running) -> None:
+    running.start(running.part("api", "sys.exit(7)"))
+    until(lambda: len(running.lines()) == 3, what="three ends")
+    assert [line.rpartition(" in ")[2] for line in running.lines()] == ["0.5 s", "1 s", "2 s"]
+    assert "exit code 7" in running.lines()[0]
+
+
+def test_a_missing_program_is_a_line_and_not_the_end(running: Running) -> None:
+    missing = running.part("api")._replace(command=("/no/such/program",))
+    running.start(missing, running.part("parser"))
+    running.pid("parser")
+    until(lambda: len(running.lines()) == 2, what="two tries")
+    assert running.lines()[0].startswith("sluice: api could not be started: ")
+    assert running.process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_all_and_exits_zero(running: Running, number: signal.Signals) -> None:
+    running.start(running.part("redis", level=0), running.part("api"), running.part("parser"))
+    for name in ("redis", "api", "parser"):
+        running.pid(name)
+    family = running.family()
+    running.process.send_signal(number)
+    assert running.wait() == 0
+    assert gone(family)
+    assert len(family) == 3
+
+
+def test_lower_levels_stop_after_higher_ones_have_ended(running: Running) -> None:
+    slow = (
+        "def slow(*_):\n    time.sleep(0.5); tell('ended', str(time.monotonic())); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, slow); tell('set'); time.sleep(600)"
+    )
+    running.start(running.part("redis", level=0), running.part("parser", slow))
+    running.pid("redis")
+    until(lambda: len(running.told("parser")) == 2, what="parser is set")
+    running.process.terminate()
+    assert running.wait() == 0
+    ended = float(running.told("parser")[-1].split()[-1])
+    asked = float(running.told("redis")[-1].split()[-1])
+    assert asked > ended
+
+
+def test_a_deaf_part_is_killed_after_the_grace(running: Running) -> None:
+    running.start(running.part("api", DEAF), running.part("parser"), stop_grace=0.5)
+    until(lambda: len(running.told("api")) == 2, what="api is deaf")
+    running.pid("parser")
+    family = running.family()
+    began = time.monotonic()
+    running.process.terminate()
+    assert running.wait() == 0
+    assert 0.4 < time.monotonic() - began < 5
+    assert gone(family)
+    assert running.lines() == ["sluice: api did not stop in time; killed"]
+
+
+def test_a_second_signal_does_not_wait(running: Running) -> None:
+    running.start(running.part("api", DEAF), running.part("parser"), stop_grace=60.0)
+    until(lambda: len(running.told("api")) == 2, what="api is deaf")
+    running.pid("parser")
+    running.process.send_signal(signal.SIGINT)
+    until(lambda: len(running.told("parser")) == 2, what="the stop began")
+    running.process.send_signal(signal.SIGINT)
+    assert running.wait(10) == 0
+
+
+def test_what_a_dead_part_left_behind_is_ended(running: Running) -> None:
+    running.start(running.part("parser", WITH_STRAY))
+    until(lambda: len(running.told("parser")) == 2, what="the stray runs")
+    stray = psutil.Process(int(running.told("parser")[1].split()[-1]))
+    os.kill(running.pid("parser"), signal.SIGKILL)
+    until(lambda: gone([stray]), what="the stray is gone")
+
+
+def test_nothing_outlives_a_stop(running: Running) -> None:
+    running.start(running.part("parser", WITH_STRAY))
+    until(lambda: len(running.told("parser")) == 2, what="the stray runs")
+    family = running.family()
+    assert len(family) == 2
+    running.process.terminate()
+    assert running.wait() == 0
+    assert gone(family)
+
+
+def test_nothing_outlives_kill_9_of_the_supervisor(running: Running) -> None:
+    running.start(running.part("redis", level=0), running.part("api", DEAF))
+    until(lambda: len(running.told("api")) == 2, what="api is deaf")
+    family = running.family()
+    assert len(family) == 2
+    running.process.kill()
+    until(lambda: gone(family), what="all are gone")
+
+
+def test_a_frozen_part_is_stopped_as_well(running: Running) -> None:
+    running.start(running.part("api"), stop_grace=0.5)
+    os.kill(running.pid("api"), signal.SIGSTOP)
+    family = running.family()
+    running.process.terminate()
+    assert running.wait() == 0
+    assert gone(family)
+
+
+def test_wrong_configuration_stops_everything_with_exit_2(running: Running) -> None:
+    words = "sys.stderr.write('SLUICE_X has a wrong value.\\n'); sys.exit(2)"
+    running.start(running.part("parser"), running.part("api", f"time.sleep(0.3); {words}"))
+    running.pid("parser")
+    family = running.family()
+    assert running.wait() == 2
+    assert gone(family)
+    assert running.lines() == [
+        "SLUICE_X has a wrong value.",
+        "sluice: api can't work with this configuration; stopping all",
+    ]
+
+
+def test_the_next_level_waits_for_the_socket(running: Running) -> None:
+    path = str(running.folder / "s")
+    opens = (
+        "import socket; time.sleep(0.4); s = socket.socket(socket.AF_UNIX);"
+        f" s.bind({path!r}); s.listen(); tell('open', str(time.time())); time.sleep(600)"
+    )
+    running.start(
+        running.part("redis", opens, level=0, socket=path),
+        running.part("api", "tell('at', str(time.time())); time.sleep(600)"),
+    )
+    until(lambda: len(running.told("api")) == 2, what="api runs")
+    opened = float(running.told("redis")[-1].split()[-1])
+    assert float(running.told("api")[-1].split()[-1]) > opened
+
+
+def test_a_part_that_never_opens_its_socket_ends_the_start(running: Running) -> None:
+    broken = running.part("redis", "sys.exit(1)", level=0, socket=str(running.folder / "s"))
+    running.start(broken, running.part("api"))
+    assert running.wait() == 2
+    assert running.told("api") == []
+    assert running.lines() == ["sluice: redis did not start; see its lines above"]
+
+
+class _Readyz(BaseHTTPRequestHandler):
+    #: Answers so often that it is not ready.
+    refusals = 2
+
+    def do_GET(self) -> None:
+        ready = self.path == "/readyz" and type(self).refusals == 0
+        type(self).refusals = max(0, type(self).refusals - 1)
+        self.send_response(200 if ready else 503)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+def test_the_url_is_printed_once_the_system_is_ready_and_told_to_others(running: Running) -> None:
+    state = running.folder / "sluice.json"
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Readyz) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        port = server.server_address[1]
+        running.start(running.part("api"), port=port, state_file=str(state))
+        until(lambda: running.output.read_text(), what="the line is printed")
+        server.shutdown()
+        thread.join()
+    assert running.output.read_text() == "Sluice is ready: http://x\n"
+    assert _Readyz.refusals == 0
+    assert f'"pid": {running.process.pid}' in state.read_text()
+    running.process.terminate()
+    running.wait()
+    assert not state.exists()
+
+
+def test_it_is_lean(running: Running) -> None:
+    running.start(running.part("api"))
+    running.pid("api")
+    memory = psutil.Process(running.process.pid).memory_full_info()
+    assert memory.pss < 15 * 2**20
+    assert memory.rss < 20 * 2**20
+
+
+def test_an_idle_supervisor_sleeps(running: Running) -> None:
+    running.start(running.part("api"))
+    running.pid("api")
+    process = psutil.Process(running.process.pid)
+    until(lambda: process.status() == psutil.STATUS_SLEEPING, what="it sleeps")
+    before = process.num_ctx_switches().voluntary
+    time.sleep(1.0)
+    assert process.num_ctx_switches().voluntary - before <= 2
+
+
+def test_a_free_port_is_not_ready() -> None:
+    from sluice_cli.supervisor.probe import is_ready
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        assert not is_ready("127.0.0.1", probe.getsockname()[1])
