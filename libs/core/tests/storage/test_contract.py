@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,17 +140,14 @@ def test_a_reader_may_leave_early(storage: Storage, tmp_path: Path) -> None:
     pieces.close()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("key", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/./b", "a\0b"])
-def test_a_key_never_leads_out(storage: Storage, tmp_path: Path, key: str) -> None:
+def test_a_key_never_leads_out(storage: Storage, tmp_path: Path) -> None:
     source = file(tmp_path, b"x")
-    for call in (
-        lambda: storage.put(key, source),
-        lambda: storage.stat(key),
-        lambda: storage.delete(key),
-        lambda: whole(storage, key),
-    ):
+    for key in ("", "/etc/passwd", "../x", "a/../../x", "a//b", "a/./b", "a\0b"):
         with pytest.raises(ValueError, match="not a storage key"):
-            call()
+            storage.put(key, source)
+        for call in (storage.stat, storage.delete, partial(whole, storage)):
+            with pytest.raises(ValueError, match="not a storage key"):
+                call(key)
 
 
 def test_check_is_content_and_leaves_no_key(storage: Storage) -> None:

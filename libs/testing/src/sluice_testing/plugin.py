@@ -9,7 +9,7 @@ import pytest
 from sluice_testing.database import database_url, engine, sqlite_template
 from sluice_testing.postgres import own_postgres, postgres_server, postgres_url
 from sluice_testing.redis import RedisServer
-from sluice_testing.s3 import moto_server, s3_url, storage, storage_url, weed_server
+from sluice_testing.s3 import moto_server, s3_url, storage, weed_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,6 @@ __all__ = [
     "s3_url",
     "sqlite_template",
     "storage",
-    "storage_url",
     "weed_server",
 ]
 

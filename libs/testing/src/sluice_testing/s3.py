@@ -11,15 +11,22 @@ import sysconfig
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 
-from sluice_core.adapters.storage import Storage, open_storage
+from sluice_core.adapters.storage import Storage
+from sluice_core.adapters.storage.folder import FolderStorage
+from sluice_core.adapters.storage.s3 import S3Storage
 from sluice_core.adapters.storage.s3_address import S3Address, make_client
 from sluice_testing.process import ServerProcess, free_port
 from sluice_testing.require import require
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 ACCESS_KEY = "sluice-test"
 SECRET_KEY = "not+a/secret"  # noqa: S105  # of a server that lives for a test; needs escaping
@@ -42,9 +49,20 @@ class S3Server:
 
     def new_bucket(self, prefix: str = "") -> str:
         """A `SLUICE_STORAGE_URL` of an empty bucket that nothing else uses."""
+        return self.url(self._create(), prefix)
+
+    def new_storage(self) -> S3Storage:
+        """A storage in an empty bucket; all share one client, since a client is slow to make."""
+        return S3Storage(self._client, bucket=self._create(), prefix="some/prefix/")
+
+    def _create(self) -> str:
         name = f"test-{next(self._numbers)}"
-        make_client(S3Address.parse(self.url(name))).create_bucket(Bucket=name)
-        return self.url(name, prefix)
+        self._client.create_bucket(Bucket=name)
+        return name
+
+    @cached_property
+    def _client(self) -> S3Client:
+        return make_client(S3Address.parse(self.url("any")))
 
 
 @pytest.fixture(scope="session")
@@ -68,19 +86,13 @@ def s3_url(moto_server: S3Server) -> str:
 
 
 @pytest.fixture(params=["folder", "moto", "seaweedfs"])
-def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """`SLUICE_STORAGE_URL` of an empty storage of each kind."""
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """An empty storage of each kind."""
     if request.param == "folder":
-        return f"file://{quote(str(tmp_path / 'storage'))}"
+        return FolderStorage(tmp_path / "storage")
     server = request.getfixturevalue("moto_server" if request.param == "moto" else "weed_server")
     assert isinstance(server, S3Server)  # noqa: S101  # for the type checker
-    return server.new_bucket("some/prefix")
-
-
-@pytest.fixture
-def storage(storage_url: str) -> Storage:
-    """An empty storage of each kind."""
-    return open_storage(storage_url)
+    return server.new_storage()
 
 
 def weed_path() -> Path | None:
