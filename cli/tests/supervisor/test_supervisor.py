@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import psutil
 import pytest
 
+from sluice_cli.supervisor.probe import is_ready
+
 from .conftest import Running, gone, until
 
 #: A program that leaves a child in a session of its own and outside any group.
@@ -191,7 +193,7 @@ def test_the_url_is_printed_once_the_system_is_ready_and_told_to_others(running:
         thread.start()
         port = server.server_address[1]
         running.start(running.part("api"), port=port, state_file=str(state))
-        until(lambda: running.output.read_text(), what="the line is printed")
+        until(running.output.read_text, what="the line is printed")
         server.shutdown()
         thread.join()
     assert running.output.read_text() == "Sluice is ready: http://x\n"
@@ -221,8 +223,6 @@ def test_an_idle_supervisor_sleeps(running: Running) -> None:
 
 
 def test_a_free_port_is_not_ready() -> None:
-    from sluice_cli.supervisor.probe import is_ready
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         assert not is_ready("127.0.0.1", probe.getsockname()[1])

@@ -1,0 +1,71 @@
+# Needs make and Python >= 3.11; everything else is installed into .tools and .venv.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help get up sync test check bench chaos sample-site clean
+
+# Each of these is asked whether it really runs and is new enough: a shim on PATH may do neither.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; exit; }; done)
+
+TOOLS := .tools
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.synced
+UV = "$$(command -v uv || echo '$(CURDIR)/$(TOOLS)/bin/uv')"
+MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml cli/pyproject.toml)
+SOURCES := $(wildcard libs/*/src services/*/src cli/src)
+TESTS := $(wildcard libs/*/tests services/*/tests cli/tests tests conftest.py)
+# Passed on to `sluice get` and to pytest: make get ARGS="--preset 720p", make test ARGS="-k outbox".
+ARGS ?=
+# Test processes: one for each core.
+JOBS ?= auto
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+get: $(STAMP) ## Fetch URL=<link> (or a bundled sample) into ./downloads and print the path
+	@exec $(BIN)/sluice get $(ARGS) -- $(if $(value URL),'$(subst ','\'',$(value URL))')
+
+up: $(STAMP) ## Run the whole system at http://127.0.0.1:8080 until Ctrl-C
+	@exec $(BIN)/sluice up $(ARGS)
+
+sample-site: $(STAMP) ## Run the bundled sample site and print its links
+	@exec $(BIN)/sluice sample-site $(ARGS)
+
+sync: $(STAMP) ## Install everything that the commands need
+	@:
+
+test: $(STAMP) ## Run every test that this machine allows
+	@$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+check: $(STAMP) ## Format, lint, types, import contracts, lock file
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(SOURCES) $(TESTS)
+	$(BIN)/lint-imports
+	$(UV) lock --check
+
+bench: $(STAMP) ## Print the benchmark table and write bench/results.json
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+chaos: $(STAMP) ## Run the fault tests: kills, freezes, an emptied Redis
+	@$(BIN)/pytest -n $(JOBS) tests/faults $(ARGS)
+
+clean: ## Remove what the commands installed; data and downloads stay
+	rm -rf $(VENV) $(TOOLS)
+
+$(STAMP): uv.lock pyproject.toml $(MEMBERS)
+	@$(if $(strip $(PYTHON)),:,echo "Sluice needs Python 3.11 or newer; install it, or name it: make PYTHON=/path/to/python3." >&2; exit 2)
+	@command -v uv >/dev/null || test -x $(TOOLS)/bin/uv || { $(get-uv) }
+	@$(UV) sync --quiet --frozen --all-packages --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@touch $@
+
+# Debian's Python comes without venv, some others without pip: one of both is enough.
+define get-uv
+echo "Installing uv into $(TOOLS) …" >&2; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(TOOLS) uv \
+	|| { $(PYTHON) -m venv $(TOOLS)/venv && $(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check uv \
+	     && mkdir -p $(TOOLS)/bin && ln -sf ../venv/bin/uv $(TOOLS)/bin/uv; } \
+	|| { echo "uv could not be installed: this Python needs pip or venv (on Debian: apt-get install python3-venv)." >&2; exit 2; };
+endef
