@@ -1,6 +1,7 @@
 # ruff: noqa: ARG001, ARG005, PLW0108  # actors are called by keyword, fixtures by name
 from __future__ import annotations
 
+import json
 import os
 import time
 from itertools import pairwise
@@ -84,11 +85,7 @@ def test_one_token_is_enough_for_many_workers(rig, wait_for):
     time.sleep(0.1)
     with rig.client.pipeline() as pipe:  # three messages, one token
         for name in "abc":
-            data = (
-                f'{{"queue_name":"{Q}","actor_name":"parse","args":[],"kwargs":{{"job":"{name}"}},'
-            )
-            data += f'"options":{{}},"message_id":"{name}","message_timestamp":0}}'
-            pipe.hset(f"dramatiq:{Q}.msgs", name, data).rpush(f"dramatiq:{Q}", name)
+            pipe.hset(f"dramatiq:{Q}.msgs", name, _message(name)).rpush(f"dramatiq:{Q}", name)
         pipe.rpush(f"dramatiq:__wake__.{Q}", "1").execute()
     wait_for(lambda: len(met) == 3, timeout=4)
 
