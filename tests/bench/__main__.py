@@ -1,0 +1,148 @@
+"""The benchmark table: ratios taken side by side in one run. `make bench`.
+
+The baseline ("the command") is `yt-dlp`, then `sync`, `sha256sum` and `ffprobe` of its file, since
+a finished job is synced, hashed and probed too. Machines are shared and noisy: each figure is the
+median of rounds in which both sides take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from sluice_core.adapters.binaries import ffprobe_path
+from sluice_testing.site import SampleSite
+from sluice_testing.system import System, running
+
+RESULTS = Path("bench/results.json")
+YT_DLP = Path(sys.executable).with_name("yt-dlp")
+#: Seconds of rest over which an idle system is watched.
+IDLE = 20.0
+WORKERS = ("parser", "downloader", "transcoder", "scheduler", "api")
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+class Bench:
+    """One system, one site, one folder for the command's files."""
+
+    def __init__(self, system: System, site: SampleSite, folder: Path) -> None:
+        self._system = system
+        self._site = site
+        self._folder = folder
+        self._number = 0
+
+    def link(self, size: int) -> str:
+        """A link that nobody asked for yet."""
+        self._number += 1
+        return self._site.url(f"/big/{size}.mp4?n={self._number}")
+
+    def command(self, links: list[str], *, check: bool = True) -> None:
+        """What a person would type."""
+        out = Path(tempfile.mkdtemp(dir=self._folder))
+        template = f"{out}/%(autonumber)s.%(ext)s"
+        subprocess.run([YT_DLP, "-q", "-o", template, *links], check=True)
+        if check:
+            for file in out.iterdir():
+                subprocess.run(["sync", file], check=True)
+                subprocess.run(["sha256sum", file], check=True, stdout=subprocess.DEVNULL)
+                argv = [ffprobe_path(), "-v", "error", "-show_streams", file]
+                subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(out)
+
+    def sluice(self, links: list[str]) -> list[dict]:
+        """Submit all at once and wait for the last."""
+        jobs = [self._system.submit(link, preset="original") for link in links]
+        ended = []
+        for job in jobs:
+            while (now := self._system.job(job["id"]))["status"] not in ("SUCCESS", "FAILED"):
+                time.sleep(0.005)
+            assert now["status"] == "SUCCESS", now["error"]
+            ended.append(now)
+        return ended
+
+    def ratio(self, size: int, *, count: int = 1, rounds: int, check: bool = True) -> dict:
+        """Both sides in turns; medians and their ratio."""
+        command, ours = [], []
+        for _ in range(rounds):
+            links = [self.link(size) for _ in range(count)]
+            command.append(timed(lambda links=links: self.command(links, check=check)))
+            links = [self.link(size) for _ in range(count)]
+            ours.append(timed(lambda links=links: self.sluice(links)))
+        base, own = statistics.median(command), statistics.median(ours)
+        return {
+            "command_s": round(base, 3),
+            "sluice_s": round(own, 3),
+            "ratio": round(own / base, 2),
+        }
+
+    def pickup(self, count: int) -> dict:
+        """From published to claimed, over all stages of jobs that come one by one."""
+        waits = []
+        for _ in range(count):
+            [job] = self.sluice([self.link(100_000)])
+            answer = self._system.http.get(f"/v1/jobs/{job['id']}/attempts").json()
+            for attempt in answer["attempts"]:
+                waits.append(attempt["claimed_at_s"] - attempt["published_at_s"])
+        waits.sort()
+        return {
+            "p50_s": round(statistics.median(waits), 4),
+            "p95_s": round(waits[int(len(waits) * 0.95)], 4),
+        }
+
+    def idle(self) -> dict:
+        """Memory (PSS) and processor time of the whole system at rest."""
+        family = self._system.family()
+        time.sleep(5)  # let what just ended settle
+        before = {p.pid: sum(p.cpu_times()[:2]) for p in family}
+        time.sleep(IDLE)
+        used = sum(sum(p.cpu_times()[:2]) - before[p.pid] for p in family)
+        pss = {
+            f"{p.pid} {' '.join(p.cmdline()[-3:])[-40:]}": p.memory_full_info().pss >> 20
+            for p in family
+        }
+        return {
+            "pss_mib": sum(pss.values()),
+            "core_percent": round(100 * used / IDLE, 2),
+            "parts": pss,
+        }
+
+
+def main() -> None:
+    """Run all and print the table."""
+    folder = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
+    results: dict[str, dict] = {}
+    try:
+        with SampleSite() as site:
+            allow = site.url("").removeprefix("http://").rstrip("/")
+            with running(folder / "data", SLUICE_EGRESS_ALLOW=allow) as system:
+                bench = Bench(system, site, folder)
+                bench.ratio(1_000_000, rounds=1)  # both sides warm
+                results["idle"] = bench.idle()
+                results["1 MB"] = bench.ratio(1_000_000, rounds=7)
+                results["200 MB"] = bench.ratio(200_000_000, rounds=5)
+                results["50 x 1 MB"] = bench.ratio(1_000_000, count=50, rounds=3, check=False)
+                results["pickup"] = bench.pickup(20)
+    finally:
+        shutil.rmtree(folder)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    for name, figures in results.items():
+        print(f"{name:12}", *(f"{k}={v}" for k, v in figures.items() if k != "parts"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Crashes at named places instead of by luck: each is reached, none loses or doubles anything."""
+
+from __future__ import annotations
+
+import contextlib
+
+import httpx
+import pytest
+from test_kill import check_all  # the same end is expected
+
+from sluice_testing.system import running, until
+
+
+def start(tmp_path, world, failpoints):
+    allow = world.url("").removeprefix("http://").rstrip("/")
+    return running(
+        tmp_path / "data",
+        SLUICE_EGRESS_ALLOW=allow,
+        SLUICE_FAILPOINTS=failpoints,
+        SLUICE_FAILPOINTS_LOG=str(tmp_path / "hits"),
+    )
+
+
+def hits(tmp_path, name):
+    return (tmp_path / "hits").read_text().splitlines().count(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run.delivered",
+        "run.claimed",
+        "download.mid_fetch",
+        "run.before_commit",
+        "run.after_commit",
+        "run.before_ack",
+    ],
+)
+def test_killed_worker(tmp_path, world, name):
+    with start(tmp_path, world, f"{name}=kill*3") as system:
+        links = [f"/clips/{n}/clip.mp4?bytes=300000&throttle=300000" for n in range(4)]
+        jobs = [system.submit(world.url(link), preset="original") for link in links]
+        check_all(system, world, jobs, links, timeout=150)
+    assert hits(tmp_path, name) >= 3
+
+
+@pytest.mark.parametrize("name", ["api.after_commit", "api.after_publish"])
+def test_killed_api(tmp_path, world, name):
+    with start(tmp_path, world, f"{name}=kill*1") as system:
+        link = "/clips/1/clip.mp4?bytes=300000"
+        body = {"url": world.url(link), "preset": "original"}
+        headers = {"Idempotency-Key": "once"}
+        with contextlib.suppress(httpx.TransportError):
+            system.http.post("/v1/jobs", json=body, headers=headers)
+
+        def again():
+            try:
+                return system.http.post("/v1/jobs", json=body, headers=headers)
+            except httpx.TransportError:
+                return None
+
+        answer = until(again, timeout=30)
+        assert answer.status_code == httpx.codes.ACCEPTED
+        check_all(system, world, [answer.json()], [link])
+        assert len(system.http.get("/v1/jobs").json()["jobs"]) == 1
+    assert hits(tmp_path, name) >= 1
+
+
+def test_worker_stopped_while_its_child_runs_on(tmp_path, world):
+    link = "/clips/1/clip.mp4?bytes=3000000&throttle=300000"
+    with start(tmp_path, world, "") as system:
+        job = system.submit(world.url(link), preset="original")
+        until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 0, timeout=30)
+        worker = system.part("downloader")
+        worker.suspend()
+        try:
+            # The reconciler gives the job to nobody else here (one downloader), but its epoch is
+            # raised, and the stopped worker's child ends its download for nothing.
+            until(
+                lambda: system.job(job["id"])["waiting_for"] == "worker",
+                timeout=45,
+                why="the stopped worker was not noticed",
+            )
+        finally:
+            worker.resume()
+        check_all(system, world, [job], [link])
