@@ -64,6 +64,7 @@ $(STAMP): uv.lock pyproject.toml $(MEMBERS)
 # Debian's Python comes without venv, some others without pip: one of both is enough.
 define get-uv
 echo "Installing uv into $(TOOLS) …" >&2; \
+	export PIP_ROOT_USER_ACTION=ignore; \
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(TOOLS) uv \
 	|| { $(PYTHON) -m venv $(TOOLS)/venv && $(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check uv \
 	     && mkdir -p $(TOOLS)/bin && ln -sf ../venv/bin/uv $(TOOLS)/bin/uv; } \

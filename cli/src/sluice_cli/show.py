@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from sluice_cli.words import figures_of, name_of
 
+_DIGITS = re.compile(r"\d+")
 #: Percent between two plain lines of the same state.
 STEP = 10
 
@@ -29,7 +31,7 @@ class PlainLines:
     def update(self, job: dict[str, Any]) -> None:
         step = str(job.get("step") or job["status"])
         percent = (job.get("progress") or {}).get("percent")
-        state = (job["status"], job.get("waiting_for"), step.rstrip("0123456789 %"))
+        state = (job["status"], job.get("waiting_for"), _DIGITS.sub("", step))
         tens = None if percent is None else int(percent) // STEP
         before = self._said.get(job["id"])
         if before is not None and before[:3] == state and not _further(before[3], tens):

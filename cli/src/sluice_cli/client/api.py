@@ -52,12 +52,19 @@ class Api:
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
         return self._call("GET", path, params=params)
 
-    def submit(self, body: Mapping[str, Any], *, idempotency_key: str) -> dict[str, Any]:
-        """Hand in one link. The key makes a repeated call after a lost answer harmless."""
-        job: dict[str, Any] = self._call(
+    def submit(
+        self, body: Mapping[str, Any], *, idempotency_key: str
+    ) -> tuple[dict[str, Any], bool]:
+        """Hand in one link. The key makes a repeated call after a lost answer harmless.
+
+        Returns:
+            the job, and whether it was made by this: the same request may have one already.
+
+        """
+        response = self._send(
             "POST", "v1/jobs", json=dict(body), headers={"Idempotency-Key": idempotency_key}
         )
-        return job
+        return _decoded(response), response.status_code == httpx.codes.ACCEPTED
 
     def job(self, job_id: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"v1/jobs/{quote(job_id, safe='')}")
@@ -69,7 +76,7 @@ class Api:
         left = limit
         while left is None or left > 0:
             page = self.get("v1/jobs", {**asked, "limit": min(PAGE, left or PAGE)})
-            items = page["items"]
+            items = page["jobs"]
             yield from items
             left = None if left is None else left - len(items)
             if not page.get("next_cursor") or not items:
@@ -122,27 +129,21 @@ class Api:
                 _raise_for(response)
             yield response
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        json: Any = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
+    def _call(self, method: str, path: str, *, params: Mapping[str, Any] | None = None) -> Any:
+        response = self._send(method, path, params=dict(params) if params else None)
+        return _decoded(response) if response.content else None
+
+    def _send(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> httpx.Response:
         target = urljoin(self.base_url, path)
         with _mapped():
             response = self._client.request(
-                method,
-                target,
-                params=dict(params) if params else None,
-                json=json,
-                headers={**self._auth, **(headers or {})},
+                method, target, headers={**self._auth, **(headers or {})}, **options
             )
         if response.is_error:
             _raise_for(response)
-        return _decoded(response) if response.content else None
+        return response
 
     def _auth_for(self, target: str) -> dict[str, str]:
         """The key is for this server alone: a file's address may lead elsewhere."""

@@ -23,7 +23,7 @@ from sluice_cli.exits import Exit, Stop
 from sluice_cli.local import companion, folder
 from sluice_cli.show import display
 from sluice_cli.table import print_json
-from sluice_cli.words import failure_of, name_of
+from sluice_cli.words import clean, failure_of, name_of
 from sluice_core.adapters import settings as settings_module
 
 #: The sample that a call without a link fetches: H.264 + AAC in MP4.
@@ -112,22 +112,35 @@ def _data_folder(*, sample: bool) -> Path:
 
 
 def _run(api: Api, order: Order) -> int:
-    submitted: list[str] = []
-    with _canceling(api, submitted):
-        for link in dict.fromkeys(order.links):
-            job = api.submit(order.body(link), idempotency_key=str(uuid.uuid4()))
-            submitted.append(job["id"])
+    ours: list[str] = []
+    with _canceling(api, ours):
+        job_ids, worst = _submit(api, order, ours)
         if not order.wait:
-            for job_id in submitted:
+            for job_id in job_ids:
                 click.echo(job_id)
-            return Exit.DONE
-        jobs = _follow(api, submitted)
-        return max(_finish(api, job, order) for job in jobs)
+            return worst
+        return max([worst, *(_finish(api, job, order) for job in _follow(api, job_ids))])
+
+
+def _submit(api: Api, order: Order, ours: list[str]) -> tuple[list[str], Exit]:
+    """Hand in all links; one that is refused keeps no other from its way."""
+    job_ids, worst = [], Exit.DONE
+    for link in dict.fromkeys(order.links):
+        try:
+            job, is_new = api.submit(order.body(link), idempotency_key=str(uuid.uuid4()))
+        except RefusedError as exc:
+            click.echo(f"sluice: {clean(link)}: {exc.code}: {exc}", err=True)
+            worst = Exit.WRONG_USE
+            continue
+        job_ids.append(job["id"])
+        if is_new:
+            ours.append(job["id"])
+    return job_ids, worst
 
 
 @contextmanager
 def _canceling(api: Api, job_ids: list[str]) -> Iterator[None]:
-    """Whoever is not waited for any more is not worked on any more."""
+    """What is not waited for any more is not worked on, unless somebody else asked for it first."""
     try:
         yield
     except KeyboardInterrupt:

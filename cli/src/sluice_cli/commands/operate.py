@@ -16,7 +16,7 @@ def _listing(name: str, words: str) -> click.Command:
     @server_options
     def run(server: str | None, api_key: str | None, *, as_json: bool) -> None:
         with connect(server, api_key) as api:
-            items = api.get(f"v1/{name}")["items"]
+            items = api.get(f"v1/{name}")[name]
         if not as_json:
             print_dicts(items)
             return
