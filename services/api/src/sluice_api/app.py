@@ -1,0 +1,80 @@
+"""Puts the API together."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from flask_openapi3.models.info import Info
+from flask_openapi3.openapi import OpenAPI
+from pydantic import ValidationError
+
+from sluice_api import caller, pages, problems
+from sluice_api.bodies import ApiRequest
+from sluice_api.deps import Deps, open_deps
+from sluice_api.models import Problem
+from sluice_api.problems import Code
+from sluice_api.routes import events, files, jobs, system
+from sluice_core.adapters.settings import Settings
+
+#: Under this name the application keeps its `Deps`.
+EXTENSION = "sluice"
+
+_ABOUT = """Takes a link and gives back a finished media file.
+
+Errors are `application/problem+json` (RFC 9457) with a `code`, one of {codes}; a link that is
+refused has a code of the jobs' own, `unsupported_url` or `blocked_address`."""
+
+
+def create_app(settings: Settings, deps: Deps | None = None) -> OpenAPI:
+    """The WSGI application.
+
+    Args:
+        settings: of this process.
+        deps: the stores; opened by `open_deps` when not given.
+
+    Raises:
+        ConfigError: one sentence on what is set wrongly.
+
+    """
+    deps = deps or open_deps(settings)
+    app = _bare_app(settings)
+    problems.install(app)
+    caller.install(app, deps)
+    pages.install(app, deps)
+    for module in (jobs, files, events, system):
+        app.register_api(module.build(deps))
+    app.register_api(system.build_health(deps))
+    app.extensions[EXTENSION] = deps
+    return app
+
+
+def _bare_app(settings: Settings) -> OpenAPI:
+    app = OpenAPI(
+        "sluice_api",
+        info=Info(
+            title="Sluice",
+            version=version("sluice-api"),
+            description=_ABOUT.format(codes=", ".join(f"`{c}`" for c in Code)),
+        ),
+        security_schemes={"key": {"type": "http", "scheme": "bearer"}},
+        openapi_extensions={"security": [{"key": []}]},
+        responses={"4XX": {"content": {"application/problem+json": {"schema": _PROBLEM}}}},
+        validation_error_status=422,
+        validation_error_model=Problem,
+        validation_error_callback=_validation_problem,
+        doc_ui=False,
+        static_folder=None,
+    )
+    app.request_class = ApiRequest
+    app.config["MAX_CONTENT_LENGTH"] = settings.http.max_body
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # Flask's own provider has it
+    app.json.ensure_ascii = False  # type: ignore[attr-defined]  # as above
+    app.url_map.strict_slashes = False
+    return app
+
+
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+
+
+def _validation_problem(exc: ValidationError) -> object:
+    return problems.of_validation(exc).response()

@@ -1,0 +1,87 @@
+"""Reading request bodies: JSON as it should be, or a problem that says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from flask import Request
+
+from sluice_api.problems import Code, ProblemError
+
+_JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+
+
+class ApiRequest(Request):
+    """A request whose JSON is read by our own rules, whoever asks for it."""
+
+    def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:  # noqa: FBT001, FBT002  # Flask's signature
+        """The decoded body; never quiet about a broken one, unlike its parent."""
+        del force, silent, cache
+        if not self.is_json:
+            raise ProblemError(
+                415,
+                Code.UNSUPPORTED_MEDIA_TYPE,
+                "Send JSON with Content-Type: application/json.",
+            )
+        value = decode(self.get_data())
+        if isinstance(value, str):
+            # The validating library would take a text for JSON inside JSON.
+            raise ProblemError(422, Code.INVALID_REQUEST, "body: an object is needed.")
+        return value
+
+
+def decode(data: bytes | str) -> Any:
+    """A JSON value.
+
+    Raises:
+        ProblemError: 400, it is not JSON.
+
+    """
+    try:
+        return json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError) as exc:
+        why = (
+            f"line {exc.lineno}, column {exc.colno}"
+            if isinstance(exc, json.JSONDecodeError)
+            else ""
+        )
+        where = f" ({why})" if why else ""
+        raise ProblemError(400, Code.INVALID_REQUEST, f"The body is not JSON{where}.") from exc
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def batch_lines(request: Request) -> Iterator[tuple[int, Any]]:
+    """(number from 1, decoded line or the problem with it) of a batch in any of its forms.
+
+    Raises:
+        ProblemError: the body as a whole can't be read.
+
+    """
+    if request.mimetype in _JSON_LINES:
+        yield from _json_lines(request.get_data())
+        return
+    body = request.get_json()
+    entries = body.get("jobs") if isinstance(body, dict) and set(body) == {"jobs"} else body
+    if not isinstance(entries, list):
+        raise ProblemError(422, Code.INVALID_REQUEST, 'Send {"jobs": [...]}, a list, or NDJSON.')
+    yield from enumerate(entries, 1)
+
+
+def _json_lines(data: bytes) -> Iterator[tuple[int, Any]]:
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        line = raw.strip()
+        if not line:
+            continue
+        if line[:1] not in b'{["':
+            # A plain link needs no quotes.
+            yield number, line.decode("utf-8", "replace")
+            continue
+        try:
+            yield number, decode(line)
+        except ProblemError as exc:
+            yield number, ProblemError(400, exc.code, "This line is not JSON.")

@@ -1,0 +1,106 @@
+"""What the API works with, opened once per process and handed on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import redis
+
+from sluice_api.database import Database
+from sluice_api.events.hub import Hub
+from sluice_api.positions import Positions
+from sluice_api.publisher import Publisher
+from sluice_api.threads import Threads
+from sluice_core.adapters import redis as redis_adapter
+from sluice_core.adapters.db.engine import open_engine
+from sluice_core.adapters.settings import Settings
+from sluice_core.adapters.storage import Storage, open_storage
+from sluice_core.domain.egress import AddressPolicy
+from sluice_core.domain.errors import ConfigError
+from sluice_core.domain.presets import Preset, load_presets
+from sluice_core.runtime.broker import SluiceBroker
+
+#: Seconds until Redis is called away: a request may never wait longer for what it can do without.
+REDIS_PATIENCE = 1.0
+#: Reads of stored files at once; each holds a thread for one piece only.
+FILE_THREADS = 8
+#: Seconds that a blocking read of the event stream lasts.
+STREAM_BLOCK = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """Everything that a request may need."""
+
+    settings: Settings
+    database: Database
+    #: For work on stored files.
+    threads: Threads
+    storage: Storage
+    broker: SluiceBroker
+    #: Client of the `sluice:` keys.
+    signals: redis.Redis
+    publisher: Publisher
+    positions: Positions
+    hub: Hub
+    presets: Mapping[str, Preset]
+    addresses: AddressPolicy
+    clock: Callable[[], float] = time.time
+
+    def close(self) -> None:
+        self.hub.close()
+        self.publisher.close()
+        self.database.close()
+        self.threads.close()
+        self.broker.client.close()
+        self.signals.close()
+
+
+def check_settings(settings: Settings) -> None:
+    """See at start what would fail in the first request.
+
+    Raises:
+        ConfigError: one sentence on what is set wrongly.
+
+    """
+    if not settings.store.redis_url:
+        raise ConfigError("SLUICE_REDIS_URL is not set; `sluice up` brings a Redis of its own.")
+    redis_adapter.connect(settings.store.redis_url).close()
+    open_engine(settings.store.effective_database_url).dispose()
+    open_storage(settings.store.effective_storage_url)
+    load_presets(settings.jobs.presets_file)
+    AddressPolicy.parse(settings.egress.allow)
+
+
+def open_deps(settings: Settings) -> Deps:
+    """Open the stores; none needs to answer yet.
+
+    Raises:
+        ConfigError: one sentence on what is set wrongly.
+
+    """
+    check_settings(settings)
+    store = settings.store
+    engine = open_engine(store.effective_database_url, pool_size=store.database_pool, durable=True)
+    database = Database(engine, threads=store.database_pool)
+    broker = SluiceBroker(
+        redis_adapter.connect_broker(store.redis_url, socket_timeout=REDIS_PATIENCE)
+    )
+    signals = redis_adapter.connect(store.redis_url, socket_timeout=REDIS_PATIENCE)
+    positions = Positions(broker, patience=REDIS_PATIENCE)
+    stream = redis_adapter.connect(store.redis_url, socket_timeout=STREAM_BLOCK * 2)
+    return Deps(
+        settings=settings,
+        database=database,
+        threads=Threads(FILE_THREADS),
+        storage=open_storage(store.effective_storage_url),
+        broker=broker,
+        signals=signals,
+        publisher=Publisher(broker, signals),
+        positions=positions,
+        hub=Hub(database, stream, positions, block=STREAM_BLOCK),
+        presets=load_presets(settings.jobs.presets_file),
+        addresses=AddressPolicy.parse(settings.egress.allow),
+    )

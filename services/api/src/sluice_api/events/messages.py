@@ -1,0 +1,97 @@
+"""What is sent to listening clients, rendered once for all of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sluice_core.domain.job import ChildCounts, Job, words_for
+from sluice_core.domain.states import TERMINAL
+from sluice_core.domain.view import progress_view, timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One event."""
+
+    #: `job`, `progress` or `deleted`.
+    kind: str
+    job_id: str
+    #: Whose job it is.
+    api_key_id: str | None
+    #: Of the job: an older one tells nothing new.
+    version: int
+    #: Whether nothing more will come for this job.
+    is_last: bool
+    #: As it goes over the wire.
+    wire: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What one client listens to."""
+
+    #: Only these jobs; None for all.
+    ids: frozenset[str] | None = None
+    #: Only jobs of this API key; None for all.
+    only_key: str | None = None
+    #: The stream ends with the job's end.
+    ends: bool = False
+
+    def wants(self, job_id: str, api_key_id: str | None) -> bool:
+        if self.ids is not None and job_id not in self.ids:
+            return False
+        return self.only_key is None or api_key_id == self.only_key
+
+
+RETRY = b"retry: 3000\n\n"
+#: Proxies and clients see that the stream lives, and a lost client is noticed by it.
+PING = b": still here\n\n"
+
+
+def job_message(job: Job, view: dict[str, Any], event_id: str) -> Message:
+    return Message(
+        kind="job",
+        job_id=job.id,
+        api_key_id=job.api_key_id,
+        version=job.version,
+        is_last=job.status in TERMINAL,
+        wire=wire("job", view, event_id),
+    )
+
+
+def progress_message(job: Job, children: ChildCounts | None, event_id: str) -> Message:
+    """Only what moves: the client has the rest."""
+    data = {
+        "id": job.id,
+        "status": job.status.value,
+        "step": words_for(job, children),
+        "progress": progress_view(job.progress),
+        "updated_at": timestamp(job.updated_at),
+    }
+    return Message(
+        kind="progress",
+        job_id=job.id,
+        api_key_id=job.api_key_id,
+        version=job.version,
+        is_last=False,
+        wire=wire("progress", data, event_id),
+    )
+
+
+def deleted_message(job_id: str, api_key_id: str | None, event_id: str) -> Message:
+    return Message(
+        kind="deleted",
+        job_id=job_id,
+        api_key_id=api_key_id,
+        version=2**63,
+        is_last=True,
+        wire=wire("deleted", {"id": job_id}, event_id),
+    )
+
+
+def wire(event: str, data: dict[str, Any], event_id: str) -> bytes:
+    """One event in the form of the standard; JSON has no line breaks of its own."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"id: {event_id}\nevent: {event}\ndata: {text}\n\n".encode()

@@ -1,0 +1,345 @@
+"""What requests and answers look like: validates, and is the source of the OpenAPI document."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from flask_openapi3.models import RawModel
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from sluice_api.text import checked_json, checked_text
+from sluice_core.domain.job import Request
+from sluice_core.domain.lanes import Lane
+from sluice_core.domain.states import Status
+
+#: Most links in one batch.
+MAX_BATCH = 10_000
+#: Jobs on one page of a list.
+PAGE, MAX_PAGE = 50, 200
+#: Far beyond any link; how long one may be is judged with the link itself.
+_MAX_URL = 100_000
+_ID = r"^[0-9A-Z]{26}$"
+
+Text = Annotated[str, AfterValidator(checked_text)]
+#: The year 9999 is later than any clock here may show.
+_MAX_TIME = 253_370_764_800.0
+
+
+def _moment(value: object) -> float:
+    """Unix seconds of an RFC 3339 time."""
+    if not isinstance(value, str):
+        raise ValueError("a time such as 2026-01-31T12:00:00Z is needed")  # noqa: TRY004  # told as such
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("a time such as 2026-01-31T12:00:00Z is needed") from None
+    if moment.tzinfo is None:
+        raise ValueError("the time needs a zone, e.g. Z at its end")
+    try:
+        seconds = moment.astimezone(UTC).timestamp()
+    except OverflowError:
+        raise ValueError("the time is out of range") from None
+    if not 0 <= seconds < _MAX_TIME:
+        raise ValueError("the time is out of range")
+    return seconds
+
+
+Moment = Annotated[
+    float,
+    BeforeValidator(_moment),
+    Field(json_schema_extra={"type": "string", "format": "date-time"}),
+]
+
+
+class _In(BaseModel):
+    """What clients send: nothing unknown, nothing guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class JobRequest(_In):
+    """One link to fetch."""
+
+    url: Text = Field(
+        max_length=_MAX_URL,
+        description="The link: http or https, to a public address.",
+        examples=["https://example.com/watch?v=1"],
+    )
+    preset: Text = Field("best", max_length=64, description="A name from `GET /v1/presets`.")
+    priority: Literal["critical", "high", "default", "low", "bulk"] = "default"
+    playlist: Literal["auto", "single", "all"] = Field(
+        "auto", description="What to do with a link that holds several media."
+    )
+    items: Text | None = Field(
+        None,
+        max_length=500,
+        pattern=r"^[0-9,:\- ]+$",
+        description="Entries to take of a collection, e.g. `1-3,7`.",
+    )
+    subtitles: list[Annotated[Text, Field(pattern=r"^[A-Za-z0-9.*_-]{1,32}$")]] = Field(
+        default_factory=list, max_length=32, description="Languages of subtitles to keep."
+    )
+    not_before: Moment | None = Field(None, description="Nothing starts before this time.")
+    callback_url: Text | None = Field(None, max_length=_MAX_URL, description="Told of the end.")
+    force: bool = Field(
+        default=False, description="Make a new job although the same request has one already."
+    )
+    metadata: Annotated[dict[str, Any], AfterValidator(checked_json)] = Field(
+        default_factory=dict, description="Handed back as it came."
+    )
+
+    def to_request(self, *, url: str, callback_url: str | None) -> Request:
+        """The domain's form, with the links in their normal spelling."""
+        return Request(
+            url=url,
+            preset=self.preset,
+            lane=Lane(self.priority),
+            playlist=self.playlist,
+            items=self.items,
+            subtitles=tuple(self.subtitles),
+            not_before=self.not_before,
+            callback_url=callback_url,
+            metadata=self.metadata,
+        )
+
+
+class BatchBody(RawModel):
+    """`{"jobs": [...]}`, a list, or NDJSON; an entry is a link or an object as for one job."""
+
+    mimetypes: ClassVar[list[str]] = ["application/json", "application/x-ndjson"]  # type: ignore[misc]
+
+
+class JobPath(BaseModel):
+    id: Text = Field(pattern=_ID, description="Job id.")
+
+
+class FilePath(JobPath):
+    name: Text = Field(max_length=1024, description="Name of a file of the job.")
+
+
+class FileQuery(BaseModel):
+    inline: Literal["0", "1"] = Field("0", description="1: to be played, not to be kept.")
+    ticket: str | None = Field(None, max_length=512, description="Instead of a key, see `/link`.")
+
+
+class SubmitHeader(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    idempotency_key: str | None = Field(
+        None,
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="The same key and body within 24 h give the same job.",
+    )
+
+
+class ListQuery(_In):
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+    status: list[Status] = Field(default_factory=list, description="Any of these states.")
+    q: Text | None = Field(
+        None, max_length=200, description="Start of title, link or id, or words of the title."
+    )
+    parent: str | None = Field(
+        None,
+        pattern=r"^([0-9A-Z]{26}|none)$",
+        description="Children of this job; `none`: only jobs that are no children.",
+    )
+    preset: Text | None = Field(None, max_length=64)
+    since: Moment | None = Field(None, description="Changed since.")
+    cursor: str | None = Field(None, pattern=_ID, description="`next_cursor` of the page before.")
+    limit: int = Field(PAGE, ge=1, le=MAX_PAGE)
+
+
+class EventsQuery(BaseModel):
+    ids: str | None = Field(
+        None,
+        max_length=27 * 500,
+        pattern=r"^[0-9A-Z]{26}(,[0-9A-Z]{26})*$",
+        description="Only these jobs, with commas between.",
+    )
+
+
+class ProgressModel(BaseModel):
+    """How far the present stage is; null is an honest "unknown"."""
+
+    percent: float | None
+    bytes: int | None
+    total_bytes: int | None
+    bytes_per_second: float | None
+    eta_seconds: float | None
+
+
+class ChildrenModel(BaseModel):
+    total: int
+    success: int
+    failed: int
+    canceled: int
+    active: int
+
+
+class JobErrorModel(BaseModel):
+    code: str
+    error_class: Literal["transient", "permanent", "manual"] = Field(alias="class")
+    message: str
+    help: str
+
+
+class FileModel(BaseModel):
+    name: str
+    kind: Literal["video", "audio", "image", "subtitle", "other"]
+    bytes: int
+    sha256: str
+    content_type: str
+    url: str
+
+
+class LinksModel(BaseModel):
+    self: str
+    events: str
+    cancel: str
+    retry: str
+
+
+class JobModel(BaseModel):
+    """A job; every key is always there."""
+
+    id: str
+    url: str
+    status: Status
+    step: str = Field(description="Where it is, in words.")
+    waiting_for: Literal["worker", "retry", "time", "children"] | None
+    queue_position: int | None = Field(description="1 is the next one of its queue.")
+    retry_at: datetime | None
+    attempt: int = Field(description="Runs of the present stage; 0 before the first one.")
+    priority: Lane
+    preset: str
+    progress: ProgressModel
+    title: str | None
+    extractor: str | None
+    duration: float | None
+    thumbnail: str | None
+    parent_id: str | None
+    children: ChildrenModel
+    error: JobErrorModel | None
+    files: list[FileModel]
+    metadata: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    expires_at: datetime | None
+    links: LinksModel
+
+
+class JobList(BaseModel):
+    jobs: list[JobModel]
+    next_cursor: str | None
+
+
+class AttemptModel(BaseModel):
+    """One run of one stage, and what became of its message."""
+
+    stage: str
+    number: int
+    epoch: int
+    worker: str
+    message_id: str
+    queue: str
+    published_at: datetime | None
+    delivered_at: datetime | None
+    claimed_at: datetime
+    ended_at: datetime | None
+    outcome: Literal["ok", "failed", "retry", "handed_back", "lost", "canceled"] | None
+    error: dict[str, str] | None
+
+
+class AttemptList(BaseModel):
+    attempts: list[AttemptModel]
+
+
+class BatchLine(BaseModel):
+    """What became of one line: `id` or `error`."""
+
+    line: int
+    id: str | None = None
+    status: Status | None = None
+    existing: bool | None = None
+    links: dict[str, str] | None = None
+    error: dict[str, str] | None = None
+
+
+class BatchResult(BaseModel):
+    accepted: int
+    refused: int
+    results: list[BatchLine]
+
+
+class FileLink(BaseModel):
+    url: str
+    expires_at: datetime
+
+
+class PresetModel(BaseModel):
+    name: str
+    title: str
+    kind: str
+
+
+class PresetList(BaseModel):
+    presets: list[PresetModel]
+    default: str
+
+
+class QueueModel(BaseModel):
+    name: str
+    waiting: int
+    in_flight: int
+    due: int = Field(description="Due, and not yet handed to the broker.")
+    delayed: int = Field(description="To be handed to the broker at a later time.")
+    oldest_age_seconds: float | None
+
+
+class QueueList(BaseModel):
+    queues: list[QueueModel]
+
+
+class WorkerModel(BaseModel):
+    id: str
+    stage: str
+    since: datetime | None
+    jobs: list[str]
+
+
+class WorkerList(BaseModel):
+    workers: list[WorkerModel]
+
+
+class Health(BaseModel):
+    """`parts` has a sentence for each part that is not `ok`."""
+
+    ok: bool
+    parts: dict[str, str]
+
+
+class Stats(BaseModel):
+    broker_reachable: bool
+    workers: dict[str, int] | None
+    waiting: dict[str, int] | None
+    jobs: dict[str, int]
+    outbox_pending: int
+    outbox_lag_seconds: float
+    dead_letters: int
+    sse_clients: int
+    storage_free_bytes: int | None
+
+
+class Problem(BaseModel):
+    """RFC 9457, with a `code` for programs."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str

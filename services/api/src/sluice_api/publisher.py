@@ -1,0 +1,74 @@
+"""Sends what was just committed: messages to the broker, events to whoever watches."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import gevent
+import redis
+import structlog
+
+from sluice_core.adapters import events
+from sluice_core.adapters.db.outbox import OutboxRow
+from sluice_core.domain.errors import BrokerAwayError
+from sluice_core.domain.job import Job
+from sluice_core.runtime.broker import SluiceBroker
+from sluice_core.runtime.publisher import publish_now
+
+log = structlog.get_logger(__name__)
+
+#: Sets of rows that may wait here; beyond, the relay sends them from the outbox.
+MAX_WAITING = 10_000
+#: Events of one commit; streams find the rest of a large batch in the database by themselves.
+MAX_EVENTS = 100
+#: Seconds between tries while Redis is away.
+PAUSE = 2.0
+
+
+class Publisher:
+    """Works beside the requests, so that none waits for Redis.
+
+    Nothing depends on it: the outbox keeps what it can't send, and streams of events compare
+    themselves with the database.
+    """
+
+    def __init__(self, broker: SluiceBroker, signals: redis.Redis) -> None:
+        self._broker = broker
+        self._signals = signals
+        self._waiting: deque[tuple[tuple[OutboxRow, ...], tuple[Job, ...]]] = deque(
+            maxlen=MAX_WAITING
+        )
+        self._greenlet: gevent.Greenlet[[], None] | None = None
+        self._paused_until = 0.0
+
+    def send(self, rows: Sequence[OutboxRow], jobs: Sequence[Job]) -> None:
+        """Publish rows and tell of jobs soon; to be called after the commit."""
+        if time.monotonic() < self._paused_until:
+            return
+        self._waiting.append((tuple(rows), tuple(jobs[:MAX_EVENTS])))
+        if self._greenlet is None or self._greenlet.dead:
+            self._greenlet = gevent.spawn(self._work)
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all is sent; False when that took too long."""
+        if self._greenlet is not None:
+            self._greenlet.join(timeout)
+        return not self._waiting
+
+    def close(self) -> None:
+        if self._greenlet is not None:
+            self._greenlet.kill(timeout=1)
+
+    def _work(self) -> None:
+        while self._waiting:
+            rows, jobs = self._waiting.popleft()
+            publish_now(self._broker, rows, now=time.time())
+            try:
+                for job in jobs:
+                    events.emit(self._signals, events.event_of(job, "job"))
+            except BrokerAwayError as exc:
+                log.warning("events_dropped", waiting=len(self._waiting), error=str(exc))
+                self._waiting.clear()
+                self._paused_until = time.monotonic() + PAUSE

@@ -1,0 +1,90 @@
+"""Runs the API: gunicorn with gevent, one worker process, until SIGTERM or SIGINT.
+
+Only the standard library is imported before the standard library is patched.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import socket
+import sys
+
+from gevent import monkey
+
+EXIT_CONFIG = 2
+#: Seconds that running requests get after SIGTERM; streams end at once.
+GRACE = 2
+#: Connections of one process.
+MAX_CONNECTIONS = 8_000
+#: Milliseconds after which a peer that takes nothing is given up: longer than a paused player's
+#: patience, shorter than the kernel's.
+PEER_PATIENCE = 120_000
+
+
+def main() -> None:
+    """Serve; exits the process, with 2 and one sentence when something is set wrongly."""
+    # Before anything else is imported: what has a socket or lock in hand can't be patched.
+    monkey.patch_all()
+    from sluice_core.domain.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        _serve()
+    except ConfigError as exc:
+        sys.stderr.write(f"{exc}\n")
+        sys.exit(EXIT_CONFIG)
+
+
+def _serve() -> None:
+    # The parent loads the code once, so that workers share its pages; stores are opened by them.
+    from sluice_api.deps import check_settings  # noqa: PLC0415
+    from sluice_api.server import Server  # noqa: PLC0415
+    from sluice_core.adapters import logs, settings  # noqa: PLC0415
+
+    loaded = settings.load()
+    logs.configure(level=loaded.log.log_level, log_format=loaded.log.log_format, process="api")
+    check_settings(loaded)
+    listener = listen(loaded.http.http_host, loaded.http.http_port)
+    _raise_file_limit()
+    gc.collect()
+    gc.freeze()
+    Server(loaded, listener).run()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, handed to the workers.
+
+    Raises:
+        ConfigError: the address can't be had.
+
+    """
+    from sluice_core.domain.errors import ConfigError  # noqa: PLC0415  # see `main`
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # Inherited by accepted connections.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_PATIENCE)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as exc:
+        listener.close()
+        raise ConfigError(
+            f"Port {port} of {host} can't be had: {exc.strerror or exc}. "
+            "Set SLUICE_HTTP_PORT to a free one."
+        ) from exc
+    os.set_inheritable(listener.fileno(), True)  # noqa: FBT003  # the function's own form
+    return listener
+
+
+def _raise_file_limit() -> None:
+    """Each stream holds a descriptor; the soft limit is often 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + 256
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

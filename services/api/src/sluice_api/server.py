@@ -1,0 +1,81 @@
+"""gunicorn, told what to do by code instead of files and flags."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import structlog
+from gunicorn.app.base import BaseApplication
+from gunicorn.workers.ggevent import GeventWorker
+
+# Loaded before the fork, opened after it.
+from sluice_api.app import EXTENSION, create_app
+from sluice_api.deps import Deps
+from sluice_api.serve import GRACE, MAX_CONNECTIONS
+from sluice_core.adapters.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class Worker(GeventWorker):
+    """Ends its streams when it is told to stop, instead of holding the stop up."""
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        _deps_of(self).hub.stop()
+        super().handle_exit(sig, frame)
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        _deps_of(self).hub.stop()
+        super().handle_quit(sig, frame)
+
+
+class Server(BaseApplication):
+    """One parent, which restarts its worker when it dies, and one worker.
+
+    Args:
+        settings: of this process.
+        listener: already bound, so that a port in use is told at once.
+
+    """
+
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        self._settings = settings
+        self._listener = listener
+        super().__init__()
+
+    def load_config(self) -> None:
+        values = {
+            "bind": f"fd://{self._listener.fileno()}",
+            "worker_class": "sluice_api.server.Worker",
+            "workers": 1,
+            "worker_connections": MAX_CONNECTIONS,
+            "graceful_timeout": GRACE,
+            # The worker's heartbeat: a loop that stands still for so long is killed.
+            "timeout": 60,
+            "keepalive": 30,
+            "control_socket_disable": True,
+            "proc_name": "sluice-api",
+            "when_ready": self._ready,
+            "worker_exit": _close,
+        }
+        for name, value in values.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """Called in each worker."""
+        return create_app(self._settings)
+
+    def _ready(self, _arbiter: object) -> None:
+        host, port = self._listener.getsockname()[:2]
+        log.info("api_ready", url=f"http://{host}:{port}")
+
+
+def _close(_server: object, worker: Any) -> None:
+    if worker.wsgi is not None:
+        _deps_of(worker).close()
+
+
+def _deps_of(worker: Any) -> Deps:
+    deps: Deps = worker.wsgi.extensions[EXTENSION]
+    return deps

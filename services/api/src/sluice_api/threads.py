@@ -1,0 +1,47 @@
+"""Real threads for what would stop the event loop: a few, so that they can't pile up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from gevent.threadpool import ThreadPool
+
+_T = TypeVar("_T")
+
+
+class Threads:
+    """Runs functions in threads while the calling greenlet waits.
+
+    Args:
+        size: how many may run at once; more wait their turn.
+
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._pool: ThreadPool | None = None
+
+    def run(self, work: Callable[[], _T]) -> _T:
+        """The result of `work`, or what it raised."""
+        if self._pool is None:
+            # Made by the process that uses it: threads do not survive a fork.
+            self._pool = ThreadPool(self._size)
+        outcome: tuple[_T, None] | tuple[None, BaseException] = self._pool.apply(_caught, (work,))
+        value, error = outcome
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]  # one of the two is there
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.kill()
+            self._pool = None
+
+
+def _caught(work: Callable[[], _T]) -> tuple[_T, None] | tuple[None, BaseException]:
+    """The pool would print what a thread raised, although its caller handles it."""
+    try:
+        return work(), None
+    except BaseException as exc:  # noqa: BLE001  # raised again in the caller
+        return None, exc

@@ -1,0 +1,54 @@
+"""Jobs with all that the API shows of them, read with few queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from sluice_api.positions import MAX_LOOKUPS
+from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.db import outbox
+from sluice_core.domain.job import Artifact, ChildCounts, Job
+from sluice_core.domain.states import Status, WaitingFor
+from sluice_core.domain.view import job_view
+
+_HAS_FILES = (Status.SUCCESS, Status.PARTIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A job and what belongs to it."""
+
+    job: Job
+    files: tuple[Artifact, ...] = ()
+    children: ChildCounts | None = None
+    #: (queue, message id) while it waits for a worker.
+    message: tuple[str, str] | None = None
+
+    def view(self, queue_position: int | None = None) -> dict[str, Any]:
+        return job_view(
+            self.job,
+            files=self.files,
+            children=self.children,
+            queue_position=queue_position,
+        )
+
+
+def gather(connection: sa.Connection, jobs: Sequence[Job]) -> list[Shown]:
+    """The jobs with their files, children and messages, in the same order."""
+    files = job_store.files_of(connection, [j.id for j in jobs if j.status in _HAS_FILES])
+    counts = job_store.child_counts(connection, [j.id for j in jobs if j.is_collection])
+    waiting = [j.id for j in jobs if j.waiting_for is WaitingFor.WORKER]
+    messages = {job_id: _message_of(connection, job_id) for job_id in waiting[:MAX_LOOKUPS]}
+    return [
+        Shown(job, tuple(files.get(job.id, ())), counts.get(job.id), messages.get(job.id))
+        for job in jobs
+    ]
+
+
+def _message_of(connection: sa.Connection, job_id: str) -> tuple[str, str] | None:
+    rows = outbox.of_job(connection, job_id)
+    return (rows[-1].queue, rows[-1].id) if rows else None
