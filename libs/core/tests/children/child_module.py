@@ -120,9 +120,11 @@ def _file_size(request, emit):
         emit({"event": "refused", "errno": exc.errno})
 
 
-def _last_words(_request, emit):
+def _last_words(request, emit):
     emit({"event": "started"})
     try:
+        if request.get("stop"):
+            os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(600)
     finally:
         Path("last-words").write_text("flushed")

@@ -10,6 +10,7 @@ import pytest
 
 from sluice_core.domain.errors import ErrorClass, SluiceError
 from sluice_core.runtime.children import (
+    ExecSpec,
     ForkServer,
     ForkSpec,
     Limits,
@@ -194,18 +195,33 @@ def test_modules_in_the_working_folder_are_not_imported(env, tmp_path, scratch, 
         assert do(server, scratch, events, "hello", text="").ok
 
 
-def test_requests_and_children_of_many_threads_do_not_mix(server, tmp_path):
+def test_children_die_with_their_server_while_the_worker_is_frozen(scratch, wait_until, gone):
+    """Nobody but the kernel can end them then."""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", _WORKER, str(scratch), str(HERE)], stdout=subprocess.PIPE, text=True
+    )
+    with worker:
+        child = int(worker.stdout.readline())
+        server = int(worker.stdout.readline().split()[0])
+        worker.send_signal(signal.SIGSTOP)
+        try:
+            os.kill(server, signal.SIGKILL)
+            wait_until(lambda: gone(child), 2)
+        finally:
+            worker.kill()
+
+
+def test_large_requests_of_many_threads_do_not_mix(server, tmp_path):
     def one(number):
         scratch = tmp_path / f"s{number}"
         scratch.mkdir()
         lines = []
-        spec = ForkSpec(
-            server=server,
-            request={"act": "hello", "text": "x" * 300_000 + str(number)},
-            scratch=scratch,
+        env = {f"LARGE_{at}": str(number) * 60_000 for at in range(8)}
+        spec = ExecSpec(
+            argv=["/bin/sh", "-c", 'echo "$LARGE_7"'], scratch=scratch, env=env, server=server
         )
         result = run(spec, on_line=lines.append, deadline_s=30, max_line=1_000_000)
-        return result.ok and f'x{number}"' in lines[0]
+        return result.ok and lines == [str(number) * 60_000]
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(one, range(16)))
+        assert all(pool.map(one, range(24)))

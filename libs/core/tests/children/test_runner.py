@@ -114,6 +114,25 @@ def test_every_line_before_the_end_is_delivered_in_order(server, scratch, events
     assert [line["number"] for line in events.lines] == list(range(20_000))
 
 
+def test_last_lines_are_delivered_when_the_child_ended_before_they_were_read(
+    server, scratch, events
+):
+    def slow(line):
+        events(line)
+        time.sleep(0.0002)
+
+    spec = ForkSpec(server=server, request={"act": "burst", "count": 5000}, scratch=scratch)
+    assert run(spec, on_line=slow, deadline_s=60).ok
+    assert len(events.lines) == 5000
+
+
+def test_soft_end_reaches_a_stopped_child(server, scratch, events):
+    request = {"act": "last_words", "stop": True}
+    spec = ForkSpec(server=server, request=request, scratch=scratch)
+    run(spec, on_line=events, deadline_s=60, stop=events.stop_after_first("drained"))
+    assert (scratch / "last-words").read_text() == "flushed"
+
+
 def test_soft_end_lets_the_child_flush(server, scratch, events):
     spec = ForkSpec(server=server, request={"act": "last_words"}, scratch=scratch)
     result = run(spec, on_line=events, deadline_s=60, stop=events.stop_after_first("drained"))
