@@ -72,6 +72,17 @@ def test_a_feed_grows_under_one_address(sample_site, extractor):
         assert len(list(info["entries"])) == count
 
 
+@pytest.mark.parametrize("path", ["/pages/videos", "/collection", "/feed", "/playlist.xspf"])
+def test_items_take_size_faults_and_queries(site, get, path):
+    listing = get(site.url(f"{path}?n=3&bytes=1000000&bad=2&with=throttle%3D5")).body.decode()
+    usual = "mp4?bytes=1000000&amp;throttle=5"
+    assert listing.count(usual) >= 3
+    bad = f"/clips/2/clip-2.{usual}&amp;fail=404"
+    assert bad in listing
+    assert "clip-3.mp4" in listing
+    assert listing.count("fail=404") == listing.count(bad)
+
+
 def test_names_reach_beyond_what_a_file_system_takes():
     assert any(len(name.encode()) >= 300 for name in NAMES)
 

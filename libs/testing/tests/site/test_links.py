@@ -70,3 +70,5 @@ def test_forged_links_are_refused(sample_site, get):
     link = link_of(get(sample_site.url("/pages/signed?ttl=60")).body)
     assert get(sample_site.url(link.replace("/signed/", "/signed/X"))).status == 403
     assert get(sample_site.url("/signed/nonsense/plain.mp4")).status == 403
+    forged = Signer(b"another secret").link(Grant("/mp4"), "plain.mp4")
+    assert get(sample_site.url(forged)).status == 403
