@@ -1,0 +1,104 @@
+"""yt-dlp in a child, from a handler's side: a request goes in, events come out, failures raise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+from sluice_core.adapters.binaries import deno_path
+from sluice_core.adapters.settings import EgressSettings
+from sluice_core.domain.errors import ConfigError, SluiceError
+from sluice_core.runtime.children import (
+    ForkServer,
+    ForkSpec,
+    Limits,
+    child_environment,
+    error_from_event,
+)
+from sluice_core.runtime.children import run as run_child
+from sluice_core.runtime.children.protocol import ERROR
+from sluice_core.runtime.stage import Run, StageDeps
+
+log = structlog.get_logger(__name__)
+
+MODULE = "sluice_core.adapters.ytdlp.child"
+
+
+@contextmanager
+def media_server(deps: StageDeps) -> Iterator[ForkServer]:
+    """A fork server with yt-dlp already imported; lives as long as the worker."""
+    folder = deps.settings.store.scratch_dir
+    try:
+        programs = [deno_path().parent]
+    except ConfigError as exc:
+        # Only some sites need a JavaScript runtime; those say so when it is missing.
+        log.warning("no_javascript_runtime", reason=str(exc))
+        programs = []
+    env = child_environment(home=folder, programs=programs, base={})
+    with ForkServer(module=MODULE, env=env, cwd=folder) as server:
+        yield server
+
+
+def egress_request(settings: EgressSettings) -> dict[str, Any]:
+    """What the child is told of the network."""
+    return {"allow": list(settings.allow), "proxy": settings.egress_proxy or None}
+
+
+def call(
+    run: Run,
+    server: ForkServer,
+    request: Mapping[str, object],
+    *,
+    on_event: Callable[[dict[str, Any]], None],
+    marker: Callable[[], object] | None = None,
+    max_file_size: int | None = None,
+) -> None:
+    """Run one request in a child to its good end.
+
+    Args:
+        on_event: called with each event but errors, in the calling thread.
+        marker: what changes with progress; without it each line is progress.
+        max_file_size: bytes that the child may write to one file.
+
+    Raises:
+        SluiceError: as the child said; `stalled`, `timeout`; `internal` when it crashed.
+        CanceledRunError, StaleRunError, HandBackError: as the run was told.
+
+    """
+    failure: SluiceError | None = None
+
+    def on_line(line: str) -> None:
+        nonlocal failure
+        event = json.loads(line)
+        if event.get("event") == ERROR:
+            failure = error_from_event(event)
+        else:
+            on_event(event)
+
+    limits = run.deps.limits
+    result = run_child(
+        ForkSpec(
+            server=server,
+            request=request,
+            scratch=run.scratch,
+            limits=Limits(file_size=max_file_size),
+        ),
+        on_line=on_line,
+        stop=run.stop,
+        deadline_s=limits.hard_time_limit,
+        stall_s=limits.stall_timeout,
+        marker=marker,
+        on_start=run.on_child,
+    )
+    run.raise_for(result.reason)
+    if failure is not None:
+        raise failure
+    if not result.ok:
+        log.error("child_crashed", status=result.exit_code, signal=result.signal,
+                  stderr=result.stderr_tail)  # fmt: skip
+        last = result.stderr_tail.strip().splitlines()[-1:] or [f"signal {result.signal}"]
+        raise SluiceError(f"the media child crashed: {last[0]}")

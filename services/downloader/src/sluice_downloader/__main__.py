@@ -1,0 +1,4 @@
+from sluice_downloader.worker import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Progress of several tracks as one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sluice_core.domain.job import Progress
+
+
+class Meter:
+    """Adds up what the tracks of one job report.
+
+    Args:
+        sizes: bytes of each track as the plan says; None where the site does not.
+
+    """
+
+    def __init__(self, sizes: Sequence[int | None]) -> None:
+        self._sizes: list[int | None] = list(sizes)
+        self._done = [0] * len(sizes)
+        self._current = 0
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Changes whenever bytes arrive."""
+        return self._current, sum(self._done)
+
+    def begin(self, number: int) -> None:
+        """The next reports are of this track."""
+        if number:
+            # What the track before really had, whatever was said of it.
+            self._sizes[number - 1] = self._done[number - 1] or self._sizes[number - 1]
+        self._current = number
+
+    def read(self, report: Mapping[str, Any]) -> Progress:
+        """Take one report of the child and give the whole job's progress.
+
+        Args:
+            report: `bytes`, `total_bytes` or None, `bytes_per_second` or None.
+
+        """
+        self._done[self._current] = int(report.get("bytes") or 0)
+        total = report.get("total_bytes")
+        if total:
+            self._sizes[self._current] = int(total)
+        done = sum(self._done)
+        speed = report.get("bytes_per_second")
+        known = [size for size in self._sizes if size is not None]
+        if len(known) < len(self._sizes):
+            return Progress(bytes=done, bytes_per_second=speed)
+        whole = max(sum(known), done)
+        return Progress(
+            percent=100.0 * done / whole if whole else None,
+            bytes=done,
+            total_bytes=whole,
+            bytes_per_second=speed,
+            eta_seconds=(whole - done) / speed if speed else None,
+        )

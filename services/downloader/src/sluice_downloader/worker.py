@@ -1,0 +1,131 @@
+"""The download stage: the planned tracks become source files in storage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.job import Job
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.paths import work_key
+from sluice_core.domain.plan import Plan, Source, Track
+from sluice_core.runtime import media_child, scratch, worker
+from sluice_core.runtime.children import ForkServer
+from sluice_core.runtime.stage import Advance, Handler, Run, StageDeps
+from sluice_downloader.meter import Meter
+
+_INFO_LIMIT = 32 * 1024 * 1024
+
+
+def main() -> None:
+    """Run the downloader until it is told to stop."""
+    worker.main(Actor.DOWNLOAD, open_handler)
+
+
+@contextmanager
+def open_handler(deps: StageDeps) -> Iterator[Handler]:
+    """The stage's handler, with its server of media children."""
+    with media_child.media_server(deps) as server:
+        yield lambda run: handle(run, server=server)
+
+
+def handle(run: Run, *, server: ForkServer) -> Advance:
+    """Fetch every track of one job; what an earlier run fetched is not fetched again."""
+    scratch.take_over(run.deps.settings.store.scratch_dir, run.id)
+    plan = plan_of(run.job)
+    info = read_info(run, plan)
+    meter = Meter([track.bytes for track in plan.tracks])
+    sources = []
+    for number, track in enumerate(plan.tracks):
+        meter.begin(number)
+        gaps = fetch(run, server, info, track, meter)
+        sources.append(keep(run, track, gaps))
+    return Advance(Actor.TRANSCODE, {"sources": [source.to_json() for source in sources]})
+
+
+def plan_of(job: Job) -> Plan:
+    """What the parser chose.
+
+    Raises:
+        SluiceError: the row has no plan; a job never comes here without.
+
+    """
+    if job.plan is None:
+        raise SluiceError("the plan of this job is gone")
+    return Plan.from_json(job.plan)
+
+
+def read_info(run: Run, plan: Plan) -> dict[str, Any]:
+    """The stored description."""
+    raw = b"".join(run.deps.storage.read(plan.info_key, length=_INFO_LIMIT))
+    if not raw:
+        raise SluiceError("the stored description is missing", code="storage_error")
+    info: dict[str, Any] = json.loads(raw)
+    return info
+
+
+def local_path(run: Run, track: Track) -> Path:
+    """Where the finished track lies in the scratch folder; beside it, yt-dlp's partial state."""
+    safe = "".join(c if c.isalnum() else "_" for c in track.format_id)[:64]
+    return run.scratch / f"{safe}.{track.kind}.media"
+
+
+def fetch(
+    run: Run, server: ForkServer, info: Mapping[str, Any], track: Track, meter: Meter
+) -> tuple[str, ...]:
+    """Bring one track into the scratch folder; returns the gaps that the site left, by name."""
+    path = local_path(run, track)
+    gaps: list[str] = []
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["event"] == "progress":
+            run.deps.failpoints.hit("download.mid_fetch")
+            run.progress(meter.read(event))
+        elif event["event"] == "gap":
+            gaps.append(str(event["name"]))
+
+    if not path.exists():
+        media_child.call(
+            run,
+            server,
+            fetch_request(run, info, track, path),
+            on_event=on_event,
+            marker=lambda: meter.position,
+            max_file_size=None,
+        )
+    if not path.is_file() or not path.stat().st_size:
+        raise SluiceError("nothing arrived: the file is empty", code="incomplete")
+    return tuple(gaps)
+
+
+def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -> dict[str, Any]:
+    """What the child is asked; see `sluice_core.adapters.ytdlp`."""
+    settings = run.deps.settings
+    return {
+        "kind": "fetch",
+        "info": info,
+        "format_id": track.format_id,
+        "path": str(path),
+        "max_file_size": settings.jobs.max_file_size or None,
+        "rate_limit": settings.egress.rate_limit or None,
+        "egress": media_child.egress_request(settings.egress),
+    }
+
+
+def keep(run: Run, track: Track, gaps: tuple[str, ...]) -> Source:
+    """Put a fetched track into storage, under a key of this run."""
+    path = local_path(run, track)
+    key = work_key(run.id, path.name)
+    run.deps.storage.put(key, path)
+    return Source(
+        format_id=track.format_id,
+        kind=track.kind,
+        key=key,
+        bytes=path.stat().st_size,
+        ext=track.ext,
+        gaps=gaps,
+    )

@@ -1,0 +1,116 @@
+"""The parse stage: a link becomes a plan, or a collection of child jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.job import Progress
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.paths import work_key
+from sluice_core.domain.plan import Plan, Track
+from sluice_core.domain.presets import Preset, load_presets
+from sluice_core.runtime import media_child, worker
+from sluice_core.runtime.children import ForkServer
+from sluice_core.runtime.stage import Advance, Expanded, Handler, Outcome, Run, StageDeps
+
+#: Entries written in one transaction: children appear as they are found, not one by one.
+BATCH = 50
+INFO_NAME = "info.json"
+
+
+def main() -> None:
+    """Run the parser until it is told to stop."""
+    worker.main(Actor.PARSE, open_handler)
+
+
+@contextmanager
+def open_handler(deps: StageDeps) -> Iterator[Handler]:
+    """The stage's handler, with its server of media children."""
+    presets = load_presets(deps.settings.jobs.presets_file)
+    with media_child.media_server(deps) as server:
+        yield lambda run: handle(run, presets=presets, server=server)
+
+
+def handle(run: Run, *, presets: Mapping[str, Preset], server: ForkServer) -> Outcome:
+    """Find out what is behind the link of one job."""
+    job = run.job
+    preset = presets.get(job.request.preset)
+    if preset is None:
+        raise SluiceError(f"there is no preset {job.request.preset!r} any more")
+    found = _Found(run)
+    media_child.call(run, server, request_for(run, preset), on_event=found.take)
+    return found.outcome()
+
+
+def request_for(run: Run, preset: Preset) -> dict[str, Any]:
+    """What the child is asked; see `sluice_core.adapters.ytdlp`."""
+    job, settings = run.job, run.deps.settings
+    return {
+        "kind": "extract",
+        "url": job.request.url,
+        "entry": job.entry,
+        "playlist": job.request.playlist,
+        "items": job.request.items,
+        "max_entries": settings.jobs.max_entries,
+        "format": preset.format,
+        "format_sort": list(preset.format_sort),
+        "subtitles": list(job.request.subtitles),
+        "egress": media_child.egress_request(settings.egress),
+    }
+
+
+@dataclass(slots=True)
+class _Found:
+    """Collects what the child tells."""
+
+    run: Run
+    media: dict[str, Any] | None = None
+    collection: dict[str, Any] | None = None
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    count: int = 0
+
+    def take(self, event: dict[str, Any]) -> None:
+        if event["event"] == "media":
+            self.media = event
+        elif event["event"] == "collection":
+            self.collection = event
+        elif event["event"] == "entry":
+            self.entries.append(event["entry"])
+            self.count += 1
+            if len(self.entries) >= BATCH or self.count == 1:
+                self.flush()
+
+    def flush(self) -> None:
+        if self.entries:
+            self.run.add_children(self.entries)
+            self.entries = []
+            self.run.progress(Progress(bytes=None))
+
+    def outcome(self) -> Outcome:
+        if self.media is not None:
+            return _planned(self.run, self.media)
+        self.flush()
+        if not self.count:
+            raise SluiceError(code="no_media")
+        return Expanded(_described(self.collection or {}))
+
+
+def _planned(run: Run, media: dict[str, Any]) -> Advance:
+    """Store the description and hand the choices on."""
+    file = run.scratch / INFO_NAME
+    file.write_text(json.dumps(media["info"], ensure_ascii=False), encoding="utf-8")
+    key = work_key(run.id, INFO_NAME)
+    run.deps.storage.put(key, file)
+    plan = Plan(key, tuple(Track(**track) for track in media["tracks"]))
+    return Advance(Actor.DOWNLOAD, {"plan": plan.to_json(), **_described(media)})
+
+
+def _described(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns that people see; what the site does not say stays as it was."""
+    names = ("title", "extractor", "duration", "thumbnail")
+    return {name: event[name] for name in names if event.get(name) is not None}
