@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import shutil
+import signal
 import sys
 import sysconfig
 import urllib.error
@@ -142,7 +143,12 @@ def _serve(
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
     }
     process = ServerProcess(
-        command(folder, port), log=folder / "log", ready=lambda: _answers(port), env=env
+        command(folder, port),
+        log=folder / "log",
+        ready=lambda: _answers(port),
+        env=env,
+        # Neither has anything to save, and one of them takes its time over it.
+        end_signal=signal.SIGKILL,
     )
     process.start()
     try:

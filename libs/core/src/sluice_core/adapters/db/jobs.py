@@ -19,6 +19,7 @@ from sluice_core.adapters.db.rows import (
     to_job,
 )
 from sluice_core.adapters.db.schema import artifacts, attempts, jobs
+from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import CODES
 from sluice_core.domain.job import Artifact, ChildCounts, Job, JobError, Progress, Request
@@ -27,6 +28,8 @@ from sluice_core.domain.states import ACTIVE, RETRYABLE, RUNNING_STATE, Status, 
 
 _ACTIVE = [s.value for s in ACTIVE]
 _VISIBLE = jobs.c.deleted_at.is_(None)
+#: What an ended job has and one that runs again has not.
+_UNENDED: dict[str, Any] = {"finished_at": None, "expires_at": None, "sweep_at": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,9 @@ def insert_many(
         return []
     values = [_row_of(job, now) for job in new]
     insert = _insert_or_ignore(connection).returning(jobs)
-    rows = {r.id: r for r in connection.execute(insert, values)}
+    # Two writers that meet the unique keys in different orders would wait for each other.
+    in_order = sorted(values, key=lambda v: (v["dedup_key"] or "", v["entry_key"] or ""))
+    rows = {r.id: r for r in connection.execute(insert, in_order)}
     result: list[tuple[Job | None, outbox.OutboxRow | None]] = []
     orders: list[outbox.OutboxRow] = []
     for value in values:
@@ -224,7 +229,7 @@ def cancel(connection: sa.Connection, job_id: str, *, now: float) -> Job | None:
     own = sa.select(jobs.c.id).where(jobs.c.id == job_id, jobs.c.status.in_(_ACTIVE), _VISIBLE)
     if connection.execute(own.with_for_update()).first() is None:
         return None
-    ended = connection.execute(
+    connection.execute(
         sa.update(jobs)
         .where(family, jobs.c.status.in_(_ACTIVE))
         .values(
@@ -242,38 +247,63 @@ def cancel(connection: sa.Connection, job_id: str, *, now: float) -> Job | None:
             **progress_columns(Progress()),
             **next_version(),
         )
-        .returning(jobs)
-    ).all()
-    ids = [r.id for r in ended]
-    for job in map(to_job, ended):
-        outbox.remove_of_job(connection, job.id)
-        if job.id == job_id:
-            runs.ask_to_settle(connection, job, now=now)
+    )
+    _drop_runs(connection, sa.select(jobs.c.id).where(family), now=now)
+    job = to_job(connection.execute(sa.select(jobs).where(jobs.c.id == job_id)).one())
+    runs.ask_to_settle(connection, job, now=now)
+    return job
+
+
+def _drop_runs(connection: sa.Connection, job_ids: sa.Select[tuple[str]], *, now: float) -> None:
+    """Take back orders and close attempts of canceled jobs; ended ones among them have none."""
+    connection.execute(
+        sa.delete(outbox_table).where(
+            outbox_table.c.job_id.in_(job_ids), outbox_table.c.actor.in_(outbox.RUN_ACTORS)
+        )
+    )
     connection.execute(
         sa.update(attempts)
-        .where(attempts.c.job_id.in_(ids), attempts.c.ended_at.is_(None))
+        .where(attempts.c.job_id.in_(job_ids), attempts.c.ended_at.is_(None))
         .values(ended_at=now, outcome="canceled")
     )
-    return next(to_job(r) for r in ended if r.id == job_id)
 
 
 def retry(connection: sa.Connection, job_id: str, *, now: float) -> list[outbox.OutboxRow] | None:
     """Start an ended job again at its first stage not yet done; None when it may not.
 
-    A collection whose list was read starts its failed and canceled children only.
+    A collection starts its failed and canceled children, and itself only when its list was not
+    read to the end. A child opens its parent again, unless that one is all done or still open.
 
     Returns:
         the rows to publish.
 
     """
+    parent_id = connection.execute(
+        sa.select(jobs.c.parent_id).where(jobs.c.id == job_id)
+    ).scalar_one_or_none()
+    # A parent's row is locked before its children's, as everywhere.
+    parent = _lock_retryable(connection, parent_id) if parent_id else None
+    job = _lock_retryable(connection, job_id)
+    if job is None:
+        return None
+    if parent is not None and parent.expansion_done:
+        _reopen(connection, parent, now=now)
+    if not job.is_collection:
+        return [_restart(connection, job, now=now)]
+    children = _retry_children(connection, job, now=now)
+    if not job.expansion_done:
+        return [_restart(connection, job, now=now), *children]
+    _reopen(connection, job, now=now)
+    return [
+        runs.order_settle(connection, job.id, job.request.lane, now=now),
+        *children,
+    ]
+
+
+def _lock_retryable(connection: sa.Connection, job_id: str) -> Job | None:
     query = sa.select(jobs).where(jobs.c.id == job_id, _VISIBLE).with_for_update()
     row = connection.execute(query).first()
-    if row is None or Status(row.status) not in RETRYABLE:
-        return None
-    job = to_job(row)
-    if job.expansion_done:
-        return _retry_children(connection, job, now=now)
-    return [_restart(connection, job, now=now)]
+    return to_job(row) if row is not None and Status(row.status) in RETRYABLE else None
 
 
 def _restart(connection: sa.Connection, job: Job, *, now: float) -> outbox.OutboxRow:
@@ -290,9 +320,8 @@ def _restart(connection: sa.Connection, job: Job, *, now: float) -> outbox.Outbo
             waiting_for=WaitingFor.WORKER.value,
             tries=0,
             losses=0,
-            finished_at=None,
             updated_at=now,
-            sweep_at=None,
+            **_UNENDED,
             **error_columns(None),
             **progress_columns(Progress()),
             **next_version(),
@@ -317,6 +346,11 @@ def _retry_children(
     again = [s.value for s in RETRYABLE]
     query = sa.select(jobs).where(jobs.c.parent_id == parent.id, jobs.c.status.in_(again), _VISIBLE)
     children = [to_job(r) for r in connection.execute(query.with_for_update())]
+    return [_restart(connection, child, now=now) for child in children]
+
+
+def _reopen(connection: sa.Connection, parent: Job, *, now: float) -> None:
+    """A collection whose list was read waits for its children once more."""
     connection.execute(
         sa.update(jobs)
         .where(jobs.c.id == parent.id)
@@ -324,15 +358,12 @@ def _retry_children(
             status=Status.DOWNLOADING.value,
             epoch=jobs.c.epoch + 1,
             waiting_for=WaitingFor.CHILDREN.value,
-            finished_at=None,
             updated_at=now,
-            sweep_at=None,
+            **_UNENDED,
             **error_columns(None),
             **next_version(),
         )
     )
-    settle = runs.order_settle(connection, parent.id, parent.request.lane, now=now)
-    return [settle, *(_restart(connection, child, now=now) for child in children)]
 
 
 def delete(connection: sa.Connection, job_id: str, *, now: float) -> bool:

@@ -12,6 +12,9 @@ from sluice_core.adapters.db.schema import outbox
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.lanes import Actor, Lane, queue_name
 
+#: What a new run or a cancel makes pointless.
+RUN_ACTORS = tuple(a.value for a in Actor if a is not Actor.NOTIFY)
+
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
@@ -146,7 +149,10 @@ def remove(connection: sa.Connection, message_id: str) -> None:
 
 
 def remove_of_job(connection: sa.Connection, job_id: str) -> None:
-    connection.execute(sa.delete(outbox).where(outbox.c.job_id == job_id))
+    """Take back what asks for runs of the job; a callback that is on its way stays."""
+    connection.execute(
+        sa.delete(outbox).where(outbox.c.job_id == job_id, outbox.c.actor.in_(RUN_ACTORS))
+    )
 
 
 def lag(connection: sa.Connection, now: float) -> tuple[int, float]:

@@ -16,7 +16,7 @@ from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import StaleRunError
 from sluice_core.domain.job import Artifact, Job, JobError, Progress
 from sluice_core.domain.lanes import Actor, Lane, queue_name
-from sluice_core.domain.states import ACTIVE, RUNNING_STATE, Status, WaitingFor
+from sluice_core.domain.states import ACTIVE, RUNNING_STATE, Status, WaitingFor, may_move
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,13 @@ def claim(
 
 
 def _fenced(connection: sa.Connection, job: Job, values: Mapping[str, Any], now: float) -> Job:
-    """Write to the job as the run of `job.epoch`, or raise `StaleRunError`."""
+    """Write to the job as the run of `job.epoch`, or raise `StaleRunError`.
+
+    A move that the table of states forbids is a fault of the caller: `ValueError`.
+    """
+    new = Status(values.get("status", job.status))
+    if new is not job.status and not may_move(job.status, new):
+        raise ValueError(f"a job can't move from {job.status} to {new}")
     row = connection.execute(
         sa.update(jobs)
         .where(jobs.c.id == job.id, jobs.c.epoch == job.epoch, jobs.c.status.in_(_ACTIVE))
@@ -155,9 +161,11 @@ def _end(
     A commit whose answer got lost is tried again by its run: the second time finds the attempt
     closed and is refused as stale, so that nothing is ordered twice.
     """
+    # The job's row first, as everywhere: two orders of locks are a deadlock.
+    job = _fenced(connection, run.job, values, now)
     if not close_attempt(connection, run.attempt_id, outcome=outcome, now=now, error=error):
         raise StaleRunError(f"attempt {run.attempt_id} has ended")
-    return _fenced(connection, run.job, values, now)
+    return job
 
 
 def write_progress(connection: sa.Connection, job: Job, progress: Progress, *, now: float) -> Job:
@@ -206,7 +214,14 @@ def succeed(
     expires_at: float,
     now: float,
 ) -> tuple[Job, list[outbox.OutboxRow]]:
-    """The files are in storage: point at them and end the job, in one transaction."""
+    """The files are in storage: point at them and end the job, in one transaction.
+
+    Raises:
+        ValueError: there is no file, so nothing was finished.
+
+    """
+    if not files:
+        raise ValueError("a finished job has no file")
     job = _end(
         connection,
         run,
@@ -401,6 +416,13 @@ def record_child(connection: sa.Connection, attempt_id: str, pid: int, started: 
     )
 
 
+def mark_progressed(connection: sa.Connection, attempt_id: str) -> None:
+    """This run put something away that the next one goes on from: its loss blames nobody."""
+    connection.execute(
+        sa.update(attempts).where(attempts.c.id == attempt_id).values(progressed=True)
+    )
+
+
 def open_attempts(connection: sa.Connection) -> list[sa.Row[Any]]:
     """Attempts that have not ended: id, job_id, epoch, worker, beat."""
     query = sa.select(
@@ -421,6 +443,9 @@ def declare_lost(
 
     The epoch is raised, so that the lost one can write nothing should it wake up.
     """
+    # The job's row first, as everywhere: two orders of locks are a deadlock.
+    own = sa.select(attempts.c.job_id).where(attempts.c.id == attempt_id).scalar_subquery()
+    connection.execute(sa.select(jobs.c.id).where(jobs.c.id == own).with_for_update())
     lost = connection.execute(sa.select(attempts).where(attempts.c.id == attempt_id)).first()
     if lost is None or not close_attempt(connection, attempt_id, outcome="lost", now=now):
         return None
