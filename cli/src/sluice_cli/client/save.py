@@ -71,7 +71,8 @@ def _pieces(api: Api, url: str, *, start: int) -> Iterator[bytes]:
     with api.stream(url, headers=headers) as response:
         if start and response.status_code != 206:  # noqa: PLR2004  # partial content
             raise UnreachableError("the server does not resume a file")
-        yield from response.iter_bytes(1024 * 1024)
+        # As they come: pieces of a fixed size would hold back what came before a cut.
+        yield from response.iter_bytes()
 
 
 def _publish(part: Path, folder: Path, name: str) -> Path:
