@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sluice_testing.database import database_url, engine, sqlite_template
+from sluice_testing.fixtures_site import sample_site
 from sluice_testing.postgres import own_postgres, postgres_server, postgres_url
 from sluice_testing.redis import RedisServer
 from sluice_testing.s3 import moto_server, s3_url, storage, weed_server
@@ -26,6 +27,7 @@ __all__ = [
     "redis_server",
     "redis_url",
     "s3_url",
+    "sample_site",
     "sqlite_template",
     "storage",
     "weed_server",
