@@ -89,8 +89,9 @@ def test_scraps_raise_nothing(content: bytes, tmp_path: Path) -> None:
     assert isinstance(read_layout(path), Layout)
 
 
-def test_junk_behind_the_media_is_no_gap(make: Make) -> None:
+@pytest.mark.parametrize("junk", [b"\0" * 5, b"some site appends this text", b"\xff" * 40])
+def test_junk_behind_the_media_is_no_gap(junk: bytes, make: Make) -> None:
     path = make("fast.mp4", *FORMATS["fast.mp4"])
     with path.open("ab") as file:
-        file.write(b"\0" * 5 + b"some site appends this")
+        file.write(junk)
     assert read_layout(path).complete

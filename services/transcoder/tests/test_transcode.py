@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sluice_core.domain.errors import CanceledRunError, HandBackError, SluiceError
-from sluice_core.domain.presets import load_presets
+from sluice_core.domain.presets import Preset, VideoEncode, load_presets
 from sluice_core.runtime.children import Limits, is_alive
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.plan import Action, ToneMap
@@ -32,6 +32,14 @@ CLIP = (
 )
 
 
+#: A minute of small pictures, encoded as slowly as x264 can: there is time to interfere.
+SLOW = replace(
+    PRESETS["480p"],
+    max_height=160,
+    video=VideoEncode(encoder="libx264", crf=21, speed="placebo"),
+)
+
+
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     folder = tmp_path / "out"
@@ -41,10 +49,10 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run_preset(tools: Tools, place: Workplace, out: Path) -> Run:
-    def run(preset: str, *sources: Path, **changes: object) -> Result:
+    def run(preset: str | Preset, *sources: Path, **changes: object) -> Result:
         return transcode(
             sources,
-            PRESETS[preset],
+            preset if isinstance(preset, Preset) else PRESETS[preset],
             out,
             tools=tools,
             threads=1,
@@ -224,18 +232,48 @@ def test_a_body_cut_short_is_never_a_success(
     assert list(out.iterdir()) == []
 
 
-@pytest.mark.parametrize("preset", ["1080p", "480p"])
-def test_a_cut_file_whose_container_tells_no_length_is_found_by_reading(
-    preset: str, make: Make, tmp_path: Path, run_preset: Run
-) -> None:
-    """Matroska with unknown segment size, but with a duration in its header."""
-    data = bytearray(make("whole.mkv", *CLIP, *H264).read_bytes())
+def without_length(path: Path) -> bytes:
+    """The Matroska file with an unknown segment size, as a live muxer writes it."""
+    data = bytearray(path.read_bytes())
     size_at = data.index(b"\x18\x53\x80\x67") + 4
     data[size_at : size_at + 8] = b"\x01" + b"\xff" * 7
-    cut = tmp_path / "cut.mkv"
-    cut.write_bytes(data[: len(data) // 2])
+    return bytes(data)
+
+
+@pytest.mark.parametrize("preset", ["original", "best", "1080p", "720p"])
+def test_where_the_structure_tells_nothing_the_end_is_looked_for(
+    preset: str, make: Make, tmp_path: Path, run_preset: Run
+) -> None:
+    vp8 = ("-c:v", "libvpx", "-deadline", "realtime", "-c:a", "libopus")
+    codec = vp8 if preset == "720p" else H264
+    data = without_length(make("whole.mkv", *CLIP, *codec))
+    source = tmp_path / "source.mkv"
+    source.write_bytes(data)
+    assert run_preset(preset, source).probe.duration == pytest.approx(4.0, abs=0.1)
+    source.write_bytes(data[: len(data) // 2])
     with pytest.raises(SluiceError) as caught:
-        run_preset(preset, cut)
+        run_preset(preset, source)
+    assert caught.value.code == "incomplete"
+
+
+def test_a_cut_flac_is_no_success(make: Make, tmp_path: Path, run_preset: Run) -> None:
+    whole = make("tone.flac", "-f", "lavfi", "-i", "sine=duration=20")
+    assert run_preset("original", whole).action is Action.KEEP
+    cut = tmp_path / "cut.flac"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    with pytest.raises(SluiceError, match=r"of 20\.0 s") as caught:
+        run_preset("original", cut)
+    assert caught.value.code == "incomplete"
+
+
+def test_a_cut_file_without_any_duration_is_told_by_ffmpeg(
+    make: Make, tmp_path: Path, run_preset: Run
+) -> None:
+    whole = make("live.mkv", *CLIP, *H264, "-f", "matroska", "-live", "1").read_bytes()
+    cut = tmp_path / "cut.mkv"
+    cut.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SluiceError) as caught:
+        run_preset("1080p", cut)
     assert caught.value.code == "incomplete"
 
 
@@ -281,12 +319,13 @@ def test_a_name_is_a_name(name: str, media: Media, tmp_path: Path, run_preset: R
     assert codecs(run_preset("720p", source)) == ["h264", "aac"]
 
 
-def test_progress_grows_and_is_told(make: Make, tools: Tools, place: Workplace, out: Path) -> None:
-    source = make("long.mp4", *CLIP[:2], "-i", "testsrc2=size=1280x720:rate=25:duration=8", *H264)
+def test_progress_grows_and_is_told(
+    media: Media, tools: Tools, place: Workplace, out: Path
+) -> None:
     seen: list[EncodeProgress] = []
     transcode(
-        [source],
-        PRESETS["480p"],
+        [media("/mp4/long.mp4")],
+        replace(PRESETS["480p"], max_height=160),
         out,
         tools=tools,
         threads=1,
@@ -302,10 +341,8 @@ def test_progress_grows_and_is_told(make: Make, tools: Tools, place: Workplace, 
     ("word", "error"), [("canceled", CanceledRunError), ("drained", HandBackError)]
 )
 def test_a_stop_ends_ffmpeg_and_leaves_nothing(
-    word: str, error: type[Exception], make: Make, run_preset: Run, out: Path
+    word: str, error: type[Exception], media: Media, run_preset: Run, out: Path
 ) -> None:
-    size = "testsrc2=size=1920x1080:rate=50:duration=20"
-    source = make("long.mp4", "-f", "lavfi", "-i", size, *H264, "-crf", "40")
     asked_at: list[float] = []
     started: list[tuple[int, int]] = []
 
@@ -316,18 +353,18 @@ def test_a_stop_ends_ffmpeg_and_leaves_nothing(
         return word
 
     with pytest.raises(error):
-        run_preset("480p", source, stop=stop, on_start=lambda *child: started.append(child))
+        run_preset(
+            SLOW, media("/mp4/long.mp4"), stop=stop, on_start=lambda *child: started.append(child)
+        )
     assert time.monotonic() - asked_at[0] < 2
     assert len(started) == 2
     assert not any(is_alive(*child) for child in started)
     assert list(out.iterdir()) == []
 
 
-def test_too_long_is_the_hard_limit(make: Make, run_preset: Run) -> None:
-    size = "testsrc2=size=1920x1080:rate=50:duration=20"
-    source = make("long.mp4", "-f", "lavfi", "-i", size, *H264, "-crf", "40")
+def test_too_long_is_the_hard_limit(media: Media, run_preset: Run) -> None:
     with pytest.raises(SluiceError) as caught:
-        run_preset("480p", source, deadline_s=0.3)
+        run_preset(SLOW, media("/mp4/long.mp4"), deadline_s=0.3)
     assert caught.value.code == "hard_time_limit"
 
 

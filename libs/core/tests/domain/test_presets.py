@@ -77,6 +77,7 @@ def test_an_operator_adds_one(tmp_path: Path) -> None:
         ('["webm"]', "[]", "containers must name at least one"),
         ('["webm"]', '"webm"', "containers must be a list"),
         ('"libvpx-vp9"', '"rm -rf"', "encoder must be one of libx264"),
+        ("crf = 33", "crf = true", "crf must be a whole number"),
         ("crf = 33", "crf = 64", "crf must be a whole number from 0 to 63"),
         ('["vp9"]', '["h264"]', "video_codecs must hold vp9"),
         ('["opus"]', '["aac"]', "audio_codecs must hold opus"),

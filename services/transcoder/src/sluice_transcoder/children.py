@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from sluice_core.runtime.children import (
 )
 from sluice_transcoder.errors import error_from, is_cut_short
 from sluice_transcoder.layout import read_layout
-from sluice_transcoder.probe import Probe, parse_probe, probe_command
+from sluice_transcoder.probe import Probe, parse_probe, probe_command, tail_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: ffprobe answers in milliseconds; a network disk may take its time.
 PROBE_TIMEOUT = 60.0
+
+#: How far before the end the search for the last packet begins: beyond any key frame distance.
+TAIL_SECONDS = 10.0
 
 #: ffprobe's whole answer in characters: a thousand streams are far less.
 _MAX_ANSWER = 4 * 1024 * 1024
@@ -107,6 +111,37 @@ def probe(path: Path, *, ffprobe: Path, place: Workplace) -> Probe:
             raise SluiceError("the end of the media is missing", code="incomplete")
         raise _error(result, probing=True)
     return parse_probe(answer.text(), size=size, layout=layout)
+
+
+def last_time(path: Path, found: Probe, *, ffprobe: Path, place: Workplace) -> float:
+    """When the last packet starts that can be read, in seconds; 0 when there is none.
+
+    Cheap where the container can be searched; else as dear as reading the file once.
+
+    Raises:
+        SluiceError: as `probe`.
+        CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+
+    """
+    latest = [0.0]
+
+    def on_line(line: str) -> None:
+        with suppress(ValueError):
+            latest[0] = max(latest[0], float(line.strip(", ")))
+
+    start = max(0.0, (found.duration or 0.0) - TAIL_SECONDS)
+    result = run(
+        place.spec(tail_command(ffprobe, path, start=start)),
+        on_line=on_line,
+        stop=place.stop,
+        deadline_s=place.deadline_s,
+        stall_s=PROBE_TIMEOUT,
+        on_start=place.on_start,
+    )
+    _raise_for_stop(result)
+    if not result.ok:
+        raise _error(result, probing=True)
+    return latest[0] - (found.start_time or 0.0)
 
 
 def convert(

@@ -25,6 +25,7 @@ class Layout:
     Attributes:
         complete: False only when bytes are surely missing; a container that does not tell its
             length counts as complete.
+        tells_length: whether `complete` was read from the structure at all.
         fast_start: ISO files only: the index stands before the media.
         fragmented: ISO files only: media and index alternate.
         doctype: EBML files only: `webm` or `matroska`.
@@ -32,6 +33,7 @@ class Layout:
     """
 
     complete: bool = True
+    tells_length: bool = False
     fast_start: bool = False
     fragmented: bool = False
     doctype: str = ""
@@ -107,6 +109,7 @@ def _iso(file: _File) -> Layout:
     has_index = b"moov" in seen
     return Layout(
         complete=has_index and (b"mdat" in seen) and end <= file.size,
+        tells_length=True,
         fast_start=has_index and seen[b"moov"] < seen.get(b"mdat", file.size),
         fragmented=fragmented,
     )
@@ -169,7 +172,7 @@ def _ebml(file: _File) -> Layout:
     size, width = _vint(head, segment + 4)
     # A live muxer leaves the size unknown; then the end can't be told from the structure.
     complete = size is None or segment + 4 + width + size <= file.size
-    return Layout(complete=complete, doctype=doctype)
+    return Layout(complete=complete, tells_length=size is not None, doctype=doctype)
 
 
 def _doctype(body: bytes) -> str:
@@ -192,6 +195,11 @@ def _vint(data: bytes, at: int) -> tuple[int | None, int]:
 
 # -- the others -----------------------------------------------------------------------------------
 
+
+def _told(*, complete: bool) -> Layout:
+    return Layout(complete=complete, tells_length=True)
+
+
 #: Writers to a pipe put sizes near 2³¹ or 2³² where they can't know better.
 _RIFF_UNKNOWN = 0x7FFF0000
 
@@ -201,7 +209,7 @@ def _riff(file: _File) -> Layout:
     if not size or size >= _RIFF_UNKNOWN:
         return Layout()
     # Some writers count a padding byte that is not there.
-    return Layout(complete=size + 8 <= file.size + 1)
+    return _told(complete=size + 8 <= file.size + 1)
 
 
 #: The largest Ogg page is 65,307 bytes (RFC 3533), so this holds a whole one.
@@ -215,7 +223,7 @@ def _ogg(file: _File) -> Layout:
     table = tail[page + 27 :][: tail[page + 26]] if page >= 0 and page + 27 <= len(tail) else b""
     if page < 0 or page + 27 + len(table) > len(tail):
         return Layout()
-    return Layout(complete=bool(table) and page + 27 + len(table) + sum(table) <= len(tail))
+    return _told(complete=bool(table) and page + 27 + len(table) + sum(table) <= len(tail))
 
 
 def _flv(file: _File) -> Layout:
@@ -223,7 +231,7 @@ def _flv(file: _File) -> Layout:
     length = int.from_bytes(file.read(file.size - 4, 4), "big") if file.size > 24 else 0  # noqa: PLR2004  # header and one empty tag
     tag = file.read(file.size - 4 - length, 4) if 11 <= length <= file.size - 13 else b""  # noqa: PLR2004  # tag header; file header
     complete = len(tag) == 4 and int.from_bytes(tag[1:], "big") + 11 == length  # noqa: PLR2004
-    return Layout(complete=complete)
+    return _told(complete=complete)
 
 
 _TS_PACKET = 188
@@ -233,7 +241,7 @@ def _mpegts(file: _File) -> Layout:
     """A partial packet in the last place, where all before it stand in step."""
     rest = file.size % _TS_PACKET
     in_step = file.read(_TS_PACKET, 1) == b"\x47" == file.read(file.size - rest, 1)
-    return Layout(complete=not (rest and in_step))
+    return _told(complete=not (rest and in_step))
 
 
 #: Bytes that may lack although the last frame is there: writers count tags differently.
@@ -251,7 +259,7 @@ def _mp3(file: _File) -> Layout:
     if not flags & 2:
         return Layout()
     length = second if flags & 1 else first
-    return Layout(complete=start + length <= file.size + _MP3_SLACK)
+    return _told(complete=start + length <= file.size + _MP3_SLACK)
 
 
 def _id3_length(head: bytes) -> int:

@@ -138,6 +138,17 @@ def probe_command(ffprobe: Path, path: Path) -> list[str]:
     ]
 
 
+def tail_command(ffprobe: Path, path: Path, *, start: float) -> list[str]:
+    """The command line that lists the times of the packets from `start` seconds on."""
+    return [
+        str(ffprobe),
+        *("-v", "error", "-hide_banner"),
+        *input_guard(),
+        *("-read_intervals", f"{start:.3f}%", "-show_entries", "packet=pts_time"),
+        *("-of", "csv=p=0", "-i", file_url(path)),
+    ]
+
+
 def input_guard() -> tuple[str, ...]:
     """Options in front of every input: local files only, plain media only."""
     return ("-protocol_whitelist", PROTOCOLS, "-format_whitelist", DEMUXERS)

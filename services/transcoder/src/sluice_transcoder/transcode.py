@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice_core.domain.errors import SluiceError
-from sluice_transcoder.children import Workplace, convert, probe, stop_error
+from sluice_transcoder.children import Workplace, convert, last_time, probe, stop_error
 from sluice_transcoder.command import build_command
 from sluice_transcoder.plan import Action, Plan, make_plan
 from sluice_transcoder.progress import EncodeProgress, ProgressReader
-from sluice_transcoder.verify import check_result, check_source
+from sluice_transcoder.verify import check_result, check_source, check_tail, needs_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,9 +88,10 @@ def transcode(
     name = f"result.{plan.container.extension}"
     with _temporary(out_dir / f".{name}.part") as part:
         if plan.action is Action.KEEP:
-            _take(sources[0], part, place.stop)
             result = probes[0]
+            _check_kept(sources[0], result, tools, place)
             check_result(result, plan)
+            _take(sources[0], part, place.stop)
         else:
             argv = build_command(plan, sources, part, ffmpeg=tools.ffmpeg, threads=threads)
             written = _convert(argv, plan.duration, part, place, on_progress)
@@ -98,6 +99,12 @@ def transcode(
             check_result(result, plan, written=written)
         _publish(part, out_dir / name)
     return _result(out_dir / name, result, plan)
+
+
+def _check_kept(source: Path, found: Probe, tools: Tools, place: Workplace) -> None:
+    """What nothing reads through otherwise; most containers tell by their structure alone."""
+    if needs_reading(found):
+        check_tail(found, last_time(source, found, ffprobe=tools.ffprobe, place=place))
 
 
 def _result(path: Path, found: Probe, plan: Plan) -> Result:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _SLACK_SECONDS = 0.5
 _SLACK_SHARE = 0.01
 
+#: The last packet starts up to its own length before the end, a still picture's long before.
+_TAIL_SECONDS = 1.5
+
 #: A longer result is no loss; only one that makes no sense is refused.
 _SURPLUS_SECONDS = 5.0
 _SURPLUS_SHARE = 0.1
@@ -31,6 +34,28 @@ def check_source(probe: Probe) -> None:
         raise SluiceError("the end of the media is missing", code="incomplete")
     if not probe.videos and not probe.audios:
         raise SluiceError("there are no pictures and no sound in it", code="bad_media")
+
+
+def needs_reading(probe: Probe) -> bool:
+    """Whether only reading to the end can tell that a file kept as it is, is whole."""
+    exact = probe.duration is not None and not probe.duration_is_guess
+    return exact and not probe.layout.tells_length
+
+
+def check_tail(probe: Probe, last: float) -> None:
+    """Refuse a source whose packets end long before its header says.
+
+    Args:
+        probe: the source.
+        last: seconds from its start to its last packet.
+
+    Raises:
+        SluiceError: `incomplete`.
+
+    """
+    duration = probe.duration or 0.0
+    if last < duration - max(_TAIL_SECONDS, duration * _SLACK_SHARE):
+        raise SluiceError(f"only {last:.1f} s of {duration:.1f} s could be read", code="incomplete")
 
 
 def check_result(result: Probe, plan: Plan, *, written: float | None = None) -> None:
