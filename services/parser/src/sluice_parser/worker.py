@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice_core.domain.errors import SluiceError
-from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
 from sluice_core.domain.plan import Plan, Track
@@ -53,7 +52,7 @@ def request_for(run: Run, preset: Preset) -> dict[str, Any]:
     return {
         "kind": "extract",
         "url": job.request.url,
-        "entry": job.entry,
+        "item": (job.entry or {}).get("item"),
         "playlist": job.request.playlist,
         "items": job.request.items,
         "max_entries": settings.jobs.max_entries,
@@ -70,47 +69,77 @@ class _Found:
 
     run: Run
     media: dict[str, Any] | None = None
-    collection: dict[str, Any] | None = None
+    collection: dict[str, Any] = field(default_factory=dict)
     entries: list[dict[str, Any]] = field(default_factory=list)
     count: int = 0
+    truncated: bool = False
 
     def take(self, event: dict[str, Any]) -> None:
-        if event["event"] == "media":
-            self.media = event
-        elif event["event"] == "collection":
+        kind = event["event"]
+        if kind == "media":
+            self.media = event["info"]
+        elif kind == "collection":
             self.collection = event
-        elif event["event"] == "entry":
-            self.entries.append(event["entry"])
+        elif kind == "entry":
+            self.entries.append(event)
             self.count += 1
             if len(self.entries) >= BATCH or self.count == 1:
                 self.flush()
+        elif kind == "end":
+            self.truncated = bool(event["truncated"])
 
     def flush(self) -> None:
         if self.entries:
-            self.run.add_children(self.entries)
+            self.run.add_children([child_entry(event) for event in self.entries])
             self.entries = []
-            self.run.progress(Progress(bytes=None))
 
     def outcome(self) -> Outcome:
         if self.media is not None:
             return _planned(self.run, self.media)
-        self.flush()
         if not self.count:
             raise SluiceError(code="no_media")
-        return Expanded(_described(self.collection or {}))
+        self.flush()
+        fields = described(self.collection)
+        if self.truncated:
+            # Told once all children have ended: the job is then done in part.
+            fields["plan"] = {"truncated": self.count}
+        return Expanded(fields)
 
 
-def _planned(run: Run, media: dict[str, Any]) -> Advance:
+def child_entry(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as `collections.add_children` takes it: unique by its link and place."""
+    names = ("url", "item", "index", "id", "title", "duration", "thumbnail")
+    entry = {name: event[name] for name in names if event.get(name) is not None}
+    return {**entry, "key": f"{event['url']}#{event.get('item') or ''}"}
+
+
+def _planned(run: Run, info: dict[str, Any]) -> Advance:
     """Store the description and hand the choices on."""
     file = run.scratch / INFO_NAME
-    file.write_text(json.dumps(media["info"], ensure_ascii=False), encoding="utf-8")
+    file.write_text(json.dumps(info, ensure_ascii=False), encoding="utf-8")
     key = work_key(run.id, INFO_NAME)
     run.deps.storage.put(key, file)
-    plan = Plan(key, tuple(Track(**track) for track in media["tracks"]))
-    return Advance(Actor.DOWNLOAD, {"plan": plan.to_json(), **_described(media)})
+    plan = Plan(key, tuple(track_of(fmt) for fmt in info["formats"]))
+    return Advance(Actor.DOWNLOAD, {"plan": plan.to_json(), **described(info)})
 
 
-def _described(event: Mapping[str, Any]) -> dict[str, Any]:
+def track_of(fmt: Mapping[str, Any]) -> Track:
+    """A chosen format of yt-dlp's as a track of ours."""
+    video, audio = fmt.get("vcodec"), fmt.get("acodec")
+    kind = "audio" if video == "none" else "video" if audio == "none" else "muxed"
+    size = fmt.get("filesize") or fmt.get("filesize_approx")
+    return Track(
+        format_id=str(fmt["format_id"]),
+        kind=kind,
+        ext=str(fmt.get("ext") or "bin"),
+        bytes=int(size) if size else None,
+        vcodec=video,
+        acodec=audio,
+        height=fmt.get("height"),
+    )
+
+
+def described(found: Mapping[str, Any]) -> dict[str, Any]:
     """Columns that people see; what the site does not say stays as it was."""
     names = ("title", "extractor", "duration", "thumbnail")
-    return {name: event[name] for name in names if event.get(name) is not None}
+    return {name: found[name] for name in names if found.get(name) is not None}

@@ -85,7 +85,8 @@ def settle(
     counts = job_store.child_counts(connection, [parent_id]).get(parent_id, ChildCounts())
     if counts.active:
         return None
-    status, error = outcome_of(counts)
+    truncated = (row.plan or {}).get("truncated")
+    status, error = outcome_of(counts, truncated=truncated)
     before_write()
     ended = connection.execute(
         sa.update(jobs)
@@ -106,10 +107,19 @@ def settle(
     return to_job(ended)
 
 
-def outcome_of(counts: ChildCounts) -> tuple[Status, JobError | None]:
-    """A collection's end: all well, some well, or none."""
+def outcome_of(
+    counts: ChildCounts, *, truncated: int | None = None
+) -> tuple[Status, JobError | None]:
+    """A collection's end: all well, some well, or none.
+
+    Args:
+        truncated: how many entries were taken of a list that is longer than allowed.
+    """
     if counts.total and counts.success == counts.total:
-        return Status.SUCCESS, None
+        if truncated is None:
+            return Status.SUCCESS, None
+        words = f"only the first {truncated} entries were taken"
+        return Status.PARTIAL, JobError("too_many_entries", "permanent", words)
     missing = f"{counts.failed} failed and {counts.canceled} were canceled of {counts.total}"
     if counts.success:
         return Status.PARTIAL, JobError("incomplete", "permanent", missing)
