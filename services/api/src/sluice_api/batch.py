@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+import gevent
 import sqlalchemy as sa
 from pydantic import ValidationError
 
@@ -66,6 +67,9 @@ def read_lines(
         if len(lines) == MAX_BATCH:
             raise ProblemError(422, Code.INVALID_REQUEST, f"A batch has at most {MAX_BATCH} links.")
         lines.append(Line(number, _outcome(deps, number, entry, api_key_id, key)))
+        if len(lines) % CHUNK == 0:
+            # Others wait for the loop meanwhile.
+            gevent.sleep(0)
     if not lines:
         raise ProblemError(422, Code.INVALID_REQUEST, "The batch is empty.")
     return lines

@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 import structlog
+from gunicorn import glogging
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.ggevent import GeventWorker
 
@@ -16,6 +17,15 @@ from sluice_api.serve import GRACE, MAX_CONNECTIONS
 from sluice_core.adapters.settings import Settings
 
 log = structlog.get_logger(__name__)
+
+
+class Logger(glogging.Logger):
+    """Leaves handlers and form to our own logging."""
+
+    def setup(self, cfg: Any) -> None:
+        self.cfg = cfg
+        self.error_log.propagate = True
+        self.access_log.propagate = True
 
 
 class Worker(GeventWorker):
@@ -55,6 +65,7 @@ class Server(BaseApplication):
             "timeout": 60,
             "keepalive": 30,
             "control_socket_disable": True,
+            "logger_class": Logger,
             "proc_name": "sluice-api",
             "when_ready": self._ready,
             "worker_exit": _close,

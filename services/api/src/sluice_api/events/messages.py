@@ -46,6 +46,8 @@ class Watch:
 
 
 RETRY = b"retry: 3000\n\n"
+#: To clients of a process that ends: another one is there soon.
+RETRY_SOON = b"retry: 1000\n\n"
 #: Proxies and clients see that the stream lives, and a lost client is noticed by it.
 PING = b": still here\n\n"
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from sluice_api.database import Database
 from sluice_api.events.hub import OVERLAP, Hub
-from sluice_api.events.messages import PING, RETRY, Message, Watch, job_message, wire
+from sluice_api.events.messages import PING, RETRY, RETRY_SOON, Message, Watch, job_message, wire
 from sluice_api.events.subscription import Subscription
 from sluice_api.positions import Positions
 from sluice_api.views import Shown, gather
@@ -146,6 +146,7 @@ class Stream:
                     return
                 yield PING
                 next_ping = time.monotonic() + self._ping_every
+        yield RETRY_SOON
 
     def _is_fresh(self, message: Message) -> bool:
         floor = self._floor.get(message.job_id, -1)
