@@ -1,0 +1,133 @@
+"""`sluice up` with all its real parts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+import redis
+
+from sluice_cli.local import folder
+
+PATIENCE = 90.0
+
+
+def until(look: Callable[[], object], *, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not look():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+class Up:
+    """One instance."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+        self.env = {**kept, "SLUICE_DATA_DIR": str(data), "SLUICE_HTTP_PORT": "0"}
+        self.output = data.with_suffix(".out")
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "sluice_cli", "up"],
+                env=self.env,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait_ready(self) -> str:
+        until(lambda: "Sluice is ready: " in self._said(), what=f"ready: {self._said()}")
+        return self._said().partition("Sluice is ready: ")[2].split()[0]
+
+    def _said(self) -> str:
+        assert self.process.poll() is None, self.output.read_text()
+        return self.output.read_text()
+
+    @property
+    def socket(self) -> Path:
+        return folder.socket_folder(self.data, name="redis.sock") / "redis.sock"
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "sluice_cli", *words]
+        return subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+
+
+@contextmanager
+def running(data: Path) -> Iterator[Up]:
+    up = Up(data)
+    try:
+        yield up
+    finally:
+        if up.process.poll() is None:
+            up.process.kill()
+        up.process.wait()
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
+@pytest.mark.timeout(400)
+def test_two_instances_side_by_side_and_their_ends(tmp_path: Path) -> None:
+    with running(tmp_path / "one") as one, running(tmp_path / "two") as two:
+        urls = {one.wait_ready(), two.wait_ready()}
+        assert len(urls) == 2
+        assert one.socket != two.socket
+        assert {httpx.get(f"{url}/readyz", timeout=10).status_code for url in urls} == {200}
+
+        # Commands find the instance by its folder; nobody else may open its socket's folder.
+        assert one.run("queues").returncode == 0
+        assert stat.S_IMODE(one.socket.parent.stat().st_mode) == 0o700
+
+        second = one.run("up")
+        assert second.returncode == 2
+        assert "Another Sluice runs on the data folder" in second.stderr
+        assert str(one.process.pid) in second.stderr
+
+        families = one.family() + two.family()
+        assert len(families) >= 12
+        one.process.send_signal(signal.SIGINT)
+        two.process.kill()
+        assert one.process.wait(PATIENCE) == 0
+        until(lambda: gone(families), what="nothing is left")
+        assert not (tmp_path / "one" / folder.STATE).exists()
+
+        # What was killed leaves a folder that can be used again.
+        with running(tmp_path / "two") as again:
+            again.wait_ready()
+
+
+@pytest.mark.timeout(400)
+def test_a_killed_redis_comes_back_on_its_socket(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as up:
+        url = up.wait_ready()
+        with redis.Redis(unix_socket_path=str(up.socket)) as client:
+            assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+            first = client.info("server")["process_id"]
+            assert isinstance(first, int)
+            os.kill(first, signal.SIGKILL)
+
+            def back() -> bool:
+                try:
+                    return bool(client.info("server")["process_id"] != first)
+                except redis.ConnectionError:
+                    return False
+
+            until(back, what="Redis is back")
+        until(lambda: httpx.get(f"{url}/readyz", timeout=10).is_success, what="ready again")
+        assert "redis ended (killed by SIGKILL); next start in 0.5 s" in up.output.read_text()
