@@ -1,0 +1,49 @@
+"""yt-dlp in a child process.
+
+`child` is the module for a `ForkServer`; nothing here but `child` and what it imports may be
+imported elsewhere, since that would load yt-dlp into the importing process. Requests and events are
+JSON; failures come as the `error` event of the runner's protocol.
+
+Both kinds take `egress: {"allow": [rule, ...], "proxy": link or null}` and `cookies`, the text of a
+Netscape cookie file. Times are seconds, sizes bytes.
+
+`extract`: what is behind a link? ::
+
+    {"kind": "extract", "url": "https://…",
+     "playlist": "auto" | "single" | "all",  # auto: what the link itself names
+     "items": "1-3,7,20-",                   # entries of a collection; all when left out
+     "item": 3,                              # that entry alone, as a single media
+     "max_entries": 10000, "format": "bv*+ba/b", "format_sort": [...], "subtitles": ["en"]}
+
+answers with one of ::
+
+    {"event": "media", "info": {"title", "webpage_url", "duration", "thumbnail", "extractor", "id",
+                                "item", "formats": [chosen ones], "subtitles": {lang: {...}}, …}}
+
+    {"event": "collection", "title", "url", "id"}
+    {"event": "entry", "index", "id", "title", "duration", "thumbnail", "url", "item", "media_url"}
+    …  one per entry, as found; a job of its own passes `url` and `item` on as they are
+    {"event": "end", "count", "truncated"}   # truncated: there are more than max_entries
+
+`info` is at most `MAX_EVENT` bytes as JSON and is stored as it is; each of its formats has
+`format_id, ext, protocol, vcodec, acodec, height, tbr, filesize, filesize_approx` as far as known.
+
+`fetch`: one of these formats into a file. ::
+
+    {"kind": "fetch", "info": info, "format_id": "137" (or "subtitle": "en"), "dest": "/…/137.mp4",
+     "resume": true, "reextract": true, "max_bytes": null, "rate_limit": null,
+     "fragments_at_once": 4}
+
+answers with ::
+
+    {"event": "start", "bytes"}              # already on disk from an earlier run
+    {"event": "progress", "bytes", "total", "estimated", "speed", "eta", "fragment", "fragments"}
+    {"event": "reextracted", "info"}         # the stored links were refused; keep this instead
+    {"event": "done", "bytes", "resumed_bytes"}
+
+Beside `dest` stand `.part`, `.ytdl`, `.version` and `.part-Frag*` until it is whole: with all of
+them another run goes on from there. A file that changed at the site is fetched anew.
+"""
+
+#: Longest event in bytes; `run(max_line=...)` must allow it.
+MAX_EVENT = 8 * 1024 * 1024

@@ -1,0 +1,172 @@
+"""From a link to what is behind it: one media, or the entries of a collection as they are found."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice_core.adapters.ytdlp.describe import entry_event, slim
+from sluice_core.adapters.ytdlp.items import Items
+from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params
+from sluice_core.adapters.ytdlp.ydl import Downloader
+from sluice_core.domain.errors import SluiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Emit = Callable[[dict[str, Any]], None]
+    Info = dict[str, Any]
+
+#: Links that lead to links; more hops than this are a circle.
+_MAX_HOPS = 10
+
+_LIST_TYPES = frozenset({"playlist", "multi_video"})
+
+#: Entries of a collection unless the request says otherwise.
+MAX_ENTRIES = 10_000
+
+
+def extract(request: dict[str, Any], emit: Emit) -> None:
+    """Do a request of kind `extract`, see the package's docstring."""
+    network = Network.from_request(request)
+    params = base_params(Path.cwd(), network) | extract_params(request)
+    with Downloader(params, cookies=request.get("cookies")) as ydl:
+        found = _resolve(ydl, request["url"])
+        if found.get("_type") in _LIST_TYPES:
+            _collection(ydl, found, request, emit)
+        else:
+            emit(media_event(describe_media(ydl, found, item=None)))
+
+
+def describe_media(ydl: Downloader, found: Info, *, item: int | None) -> Info:
+    """Choose formats, refuse what can't be fetched, and return the description to keep.
+
+    Raises:
+        SluiceError: it is live or will be, or nothing of it can be fetched.
+    """
+    _refuse_live(found)
+    info = ydl.process_ie_result(found, download=False)
+    if not info:
+        raise SluiceError(code="no_media")
+    _refuse_live(info)
+    return slim(ydl.sanitize_info(info), item=item)
+
+
+def media_event(info: Info) -> Info:
+    return {"event": "media", "info": info}
+
+
+def find_media(ydl: Downloader, url: str, item: int | None) -> Info:
+    """Extract again what a stored description came from.
+
+    Raises:
+        SluiceError: `gone`, the page has no such entry any more.
+    """
+    found = _resolve(ydl, url)
+    if found.get("_type") not in _LIST_TYPES:
+        return found
+    return _nth(ydl, found, item or 1)
+
+
+def _resolve(ydl: Downloader, url: str) -> Info:
+    """Follow links to links, up to a media or a collection."""
+    found = _extract_once(ydl, url, None)
+    for _ in range(_MAX_HOPS):
+        kind = found.get("_type")
+        if kind == "url":
+            found = _extract_once(ydl, found["url"], found.get("ie_key"))
+        elif kind == "url_transparent":
+            # Takes titles and the like along; the library alone knows which.
+            found = ydl.process_ie_result(found, download=False) or {}
+            return found | {"_processed": True}
+        else:
+            return found
+    raise SluiceError("the link leads in a circle", code="unsupported_url")
+
+
+def _extract_once(ydl: Downloader, url: str, ie_key: str | None) -> Info:
+    found = ydl.extract_info(url, download=False, process=False, ie_key=ie_key)
+    if not found:
+        raise SluiceError(code="no_media")
+    return dict(found)
+
+
+def _collection(ydl: Downloader, found: Info, request: Info, emit: Emit) -> None:
+    item = request.get("item")
+    if item is not None or request.get("playlist") == "single":
+        place = item or 1
+        emit(media_event(describe_media(ydl, _nth(ydl, found, place), item=place)))
+        return
+    entries = _entries(found)
+    first_two = list(islice(entries, 2))
+    if _is_single(first_two, request):
+        emit(media_event(describe_media(ydl, first_two[0], item=1)))
+        return
+    page = found.get("webpage_url") or request["url"]
+    emit({"event": "collection", "title": found.get("title"), "url": page, "id": found.get("id")})
+    _emit_entries(_again(first_two, entries), request, page, emit)
+
+
+def _is_single(first_two: list[Info], request: Info) -> bool:
+    """A page with one media comes as a list of one from some extractors."""
+    asked_for_list = request.get("playlist", "auto") != "auto" or request.get("items")
+    return (
+        not asked_for_list and len(first_two) == 1 and first_two[0].get("_type", "video") == "video"
+    )
+
+
+def _again(first: list[Info], rest: Iterator[Info]) -> Iterator[Info]:
+    yield from first
+    yield from rest
+
+
+def _emit_entries(entries: Iterable[Info], request: Info, page: str, emit: Emit) -> None:
+    """One line per wanted entry, at once; `truncated` says that the cap came before the end."""
+    items = Items.parse(request.get("items"))
+    limit = request.get("max_entries") or MAX_ENTRIES
+    count, truncated = 0, False
+    for index, entry in enumerate(entries, start=1):
+        if items.last is not None and index > items.last:
+            break
+        if index not in items:
+            continue
+        if count >= limit:
+            truncated = True
+            break
+        emit(entry_event(entry, index, page))
+        count += 1
+    if count == 0:
+        raise SluiceError("the collection has no entries", code="no_media")
+    emit({"event": "end", "count": count, "truncated": truncated})
+
+
+def _entries(found: Info) -> Iterator[Info]:
+    """The entries as the site gives them out, page by page; empty ones are left out."""
+    return (dict(entry) for entry in found.get("entries") or () if entry)
+
+
+def _nth(ydl: Downloader, found: Info, place: int) -> Info:
+    entry = next(islice(_entries(found), place - 1, None), None)
+    if entry is None:
+        raise SluiceError("the page has no such entry any more", code="gone")
+    entry.setdefault("extractor", found.get("extractor"))
+    entry.setdefault("extractor_key", found.get("extractor_key"))
+    entry.setdefault("webpage_url", found.get("webpage_url"))
+    if entry.get("_type", "video") != "video":
+        return _resolve(ydl, entry["url"])
+    return entry
+
+
+def _refuse_live(info: Info) -> None:
+    status = info.get("live_status")
+    if status == "is_upcoming":
+        starts = info.get("release_timestamp")
+        wait = max(0.0, starts - time.time()) if starts else None
+        raise SluiceError(code="live_not_started", retry_after=wait)
+    if status == "is_live" or info.get("is_live"):
+        raise SluiceError(
+            "live streams are not recorded; submit the link again when it has ended",
+            code="unsupported_url",
+        )

@@ -1,0 +1,149 @@
+"""One chosen format, from its stored description to a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yt_dlp.downloader.http import HttpFD  # type: ignore[import-untyped]
+from yt_dlp.utils import ReExtractInfo, YoutubeDLError  # type: ignore[import-untyped]
+
+from sluice_core.adapters.ytdlp.errors import map_error
+from sluice_core.adapters.ytdlp.exchange import Exchange, StaleLinkError
+from sluice_core.adapters.ytdlp.extract import describe_media, find_media
+from sluice_core.adapters.ytdlp.fragments import ExactDashFD, ExactHlsFD
+from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params, fetch_params
+from sluice_core.adapters.ytdlp.progress import FragmentsChangedError, Progress, refuse_page
+from sluice_core.adapters.ytdlp.resume import PartialFile, PartialState
+from sluice_core.adapters.ytdlp.ydl import Downloader, require_http
+from sluice_core.domain.errors import SluiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Emit = Callable[[dict[str, Any]], None]
+    Info = dict[str, Any]
+
+_WHOLE = {"http": HttpFD, "https": HttpFD}
+_FRAGMENTED = {
+    "m3u8": ExactHlsFD,
+    "m3u8_native": ExactHlsFD,
+    "http_dash_segments": ExactDashFD,
+}
+
+
+def fetch(request: dict[str, Any], emit: Emit) -> None:
+    """Do a request of kind `fetch`, see the package's docstring."""
+    file = PartialFile(Path(request["dest"]))
+    info = request["info"]
+    fmt = _chosen(info, request)
+    _prepare(file, fmt, resume=request.get("resume", True))
+    before = file.size()
+    emit({"event": "start", "bytes": before})
+    try:
+        _transfer(file, fmt, request, emit)
+    except (StaleLinkError, ReExtractInfo):
+        if not request.get("reextract", True):
+            raise
+        info = _extract_again(info, request)
+        emit({"event": "reextracted", "info": info})
+        _transfer(file, _chosen(info, request), request, emit)
+    emit({"event": "done", "bytes": _finish(file), "resumed_bytes": before})
+
+
+def _chosen(info: Info, request: Info) -> Info:
+    """The format, or the subtitles, that the request names."""
+    if language := request.get("subtitle"):
+        fmt = (info.get("subtitles") or {}).get(language)
+        wanted = f"subtitles {language}"
+    else:
+        wanted = str(request["format_id"])
+        fmt = next((f for f in info["formats"] if str(f.get("format_id")) == wanted), None)
+    if fmt is None:
+        raise SluiceError(f"the site does not offer {wanted!r} any more", code="no_media")
+    return {"id": info.get("id") or "media", "ext": "bin", "format_id": wanted, **fmt}
+
+
+def _prepare(file: PartialFile, fmt: Info, *, resume: bool) -> None:
+    state = file.load()
+    if not resume or state.format_id != fmt["format_id"]:
+        file.forget()
+        file.save(PartialState(format_id=fmt["format_id"]))
+    file.tidy()
+
+
+def _transfer(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
+    try:
+        _transfer_once(file, fmt, request, emit)
+    except FragmentsChangedError:
+        file.forget()
+        file.save(PartialState(format_id=fmt["format_id"]))
+        _transfer_once(file, fmt, request, emit)
+
+
+def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
+    require_http(fmt["url"])
+    protocol = fmt.get("protocol") or fmt["url"].partition(":")[0].lower()
+    kind = _WHOLE.get(protocol) or _FRAGMENTED.get(protocol)
+    if kind is None:
+        raise SluiceError(f"media served by {protocol} is not supported", code="unsupported_url")
+    params = base_params(Path.cwd(), Network.from_request(request)) | fetch_params(request)
+    with Downloader(params, cookies=request.get("cookies")) as ydl:
+        ydl.exchange = Exchange(ydl.exchange, file, whole=protocol in _WHOLE)
+        # Loads the cookies that came with the link, each for its own site.
+        headers = ydl._calc_headers(fmt, load_cookies=True)  # noqa: SLF001  # as for a stored info
+        downloader = kind(ydl, params)
+        downloader.add_progress_hook(_progress(file, request, emit))
+        try:
+            ok, _ = downloader.download(str(file.dest), {**fmt, "http_headers": headers})
+        except YoutubeDLError as exc:
+            if isinstance(exc, ReExtractInfo):
+                raise
+            raise _mapped(exc, fragmented=protocol in _FRAGMENTED) from exc
+    if not ok:
+        raise SluiceError("the download ended without a file", code="incomplete")
+
+
+def _progress(file: PartialFile, request: Info, emit: Emit) -> Progress:
+    return Progress(emit=emit, file=file, max_bytes=request.get("max_bytes"), clock=time.monotonic)
+
+
+def _mapped(error: YoutubeDLError, *, fragmented: bool) -> SluiceError:
+    mapped = map_error(error, now=time.time())
+    if fragmented and mapped.code in {"not_found", "bad_media"}:
+        # The media is there, a piece of it is not: that may heal.
+        return SluiceError(f"a fragment is missing: {mapped.message}", code="incomplete")
+    return mapped
+
+
+def _extract_again(info: Info, request: Info) -> Info:
+    """A fresh description with the same formats, by this machine's own way out."""
+
+    def same_formats(context: Info) -> list[Info]:
+        wanted = {str(fmt.get("format_id")) for fmt in info["formats"]}
+        found = [fmt for fmt in context["formats"] if fmt["format_id"] in wanted]
+        return (
+            [{"requested_formats": found, "format_id": "+".join(sorted(wanted))}] if found else []
+        )
+
+    subtitles = list(info.get("subtitles") or ())
+    params = base_params(Path.cwd(), Network.from_request(request))
+    params |= extract_params({"subtitles": subtitles}) | {"format": same_formats}
+    item = info.get("item")
+    with Downloader(params, cookies=request.get("cookies")) as ydl:
+        found = find_media(ydl, info["webpage_url"], item)
+        return describe_media(ydl, found, item=item)
+
+
+def _finish(file: PartialFile) -> int:
+    """Check and flush the whole file; returns its size."""
+    size = file.dest.stat().st_size
+    if size == 0:
+        raise SluiceError("the site sent an empty file", code="bad_media")
+    refuse_page(file)
+    with file.dest.open("rb") as done:
+        os.fsync(done.fileno())
+    file.drop_notes()
+    return size

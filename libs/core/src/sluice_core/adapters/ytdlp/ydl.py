@@ -1,0 +1,93 @@
+"""`YoutubeDL` with our rules: http and https alone, and nothing that needs a helper program."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import yt_dlp  # type: ignore[import-untyped]
+
+from sluice_core.adapters.ytdlp.options import NATIVE_PROTOCOLS
+from sluice_core.domain.errors import SluiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from yt_dlp.networking import Request, Response  # type: ignore[import-untyped]
+
+_SCHEMES = frozenset({"http", "https"})
+
+
+class StderrLogger:
+    """Warnings go to stderr, whose end the runner keeps; all else is dropped."""
+
+    def debug(self, message: str) -> None:
+        """Progress and chatter."""
+
+    def info(self, message: str) -> None:
+        """Progress and chatter."""
+
+    def warning(self, message: str) -> None:
+        sys.stderr.write(f"{message}\n")
+
+    def error(self, message: str) -> None:
+        sys.stderr.write(f"{message}\n")
+
+
+class Downloader(yt_dlp.YoutubeDL):  # type: ignore[misc]  # the package has no types
+    """The library as a child uses it.
+
+    Args:
+        params: see `options`.
+        cookies: text of a Netscape cookie file, or None.
+    """
+
+    def __init__(self, params: Mapping[str, Any], *, cookies: str | None = None) -> None:
+        jar = {"cookiefile": io.StringIO(cookies)} if cookies else {}
+        super().__init__({**params, **jar, "logger": StderrLogger()})
+        #: Looks at every exchange of this run; may refuse, change or repeat it.
+        self.exchange: Callable[[Request], Response] = super().urlopen
+
+    def urlopen(self, req: Any) -> Any:
+        """Open a link, a `Request` or a legacy request, http and https alone.
+
+        Raises:
+            SluiceError: `unsupported_url`, the link has another scheme.
+        """
+        if isinstance(req, str):
+            req = yt_dlp.networking.Request(req)
+        require_http(req.url)
+        return self.exchange(req)
+
+    def process_video_result(self, info_dict: dict[str, Any], download: bool = True) -> Any:  # noqa: FBT001, FBT002  # the library's signature
+        """Take away the formats that are not ours to fetch before one of them is chosen."""
+        if info_dict.get("formats"):
+            kept = [fmt for fmt in info_dict["formats"] if is_fetchable(fmt)]
+            if not kept:
+                raise SluiceError("the media is served in no supported way", code="unsupported_url")
+            info_dict["formats"] = kept
+        elif info_dict.get("url"):
+            require_http(info_dict["url"])
+        return super().process_video_result(info_dict, download=download)
+
+
+def require_http(url: str) -> None:
+    """Refuse schemes other than http and https.
+
+    Raises:
+        SluiceError: `unsupported_url`.
+    """
+    if urlsplit(url).scheme.lower() not in _SCHEMES:
+        raise SluiceError(
+            "it leads to a link that is neither http nor https", code="unsupported_url"
+        )
+
+
+def is_fetchable(fmt: Mapping[str, Any]) -> bool:
+    """Whether yt-dlp's own downloaders fetch this format over http or https."""
+    if urlsplit(fmt.get("url") or "").scheme.lower() not in _SCHEMES:
+        return False
+    protocol = fmt.get("protocol")
+    return protocol is None or protocol in NATIVE_PROTOCOLS
