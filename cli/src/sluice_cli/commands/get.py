@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ import click
 from sluice_cli.client.api import Api, RefusedError, UnreachableError
 from sluice_cli.client.follow import Follower
 from sluice_cli.client.save import save
-from sluice_cli.commands.server import local_url, mapped, server_options
+from sluice_cli.commands.server import mapped, server_options
 from sluice_cli.exits import Exit, Stop
 from sluice_cli.local import companion, folder
 from sluice_cli.show import display
@@ -87,28 +87,46 @@ def get(
 
 def _place(stack: ExitStack, order: Order, server: str | None) -> tuple[str, Order]:
     """The server to use, started if need be, and the order with its links known."""
-    running = server or (local_url() if order.links else None)
-    if running is not None:
-        if not order.links:
+    if not order.links:
+        if server is not None:
             raise Stop(Exit.WRONG_USE, "give a LINK: the sample site is not for another server.")
-        return running, order
+        return _sample(stack, order)
+    if server is not None:
+        return server, order
+    data = folder.prepare(settings_module.load().store.data_dir)
+    while True:
+        running = companion.lasting_url(data, tell=_tell)
+        if running is not None:
+            return running, order
+        try:
+            return _own(stack, order, dict(os.environ), data), order
+        except Stop:
+            # Somebody may have been faster; then it is their turn first.
+            if not folder.is_locked(data):
+                raise
+
+
+def _sample(stack: ExitStack, order: Order) -> tuple[str, Order]:
+    """A system that may reach the sample site; beside a running one, in a folder of its own."""
+    data = folder.prepare(settings_module.load().store.data_dir)
+    if folder.is_locked(data):
+        data = folder.prepare(data / "sample")
+    site = stack.enter_context(companion.sample_site(os.environ))
+    link = next(sample["url"] for sample in site["samples"] if sample["kind"] == SAMPLE)
+    # This address and port alone: the guard stays up for everything else.
+    environ = {**os.environ, "SLUICE_EGRESS_ALLOW": urlsplit(link).netloc}
+    return _own(stack, order, environ, data), replace(order, links=(link,))
+
+
+def _own(stack: ExitStack, order: Order, environ: dict[str, str], data: Path) -> str:
     if not order.wait:
         raise Stop(Exit.WRONG_USE, "--no-wait needs a server that goes on: start `sluice up`.")
-    environ, data = dict(os.environ), _data_folder(sample=not order.links)
-    if not order.links:
-        site = stack.enter_context(companion.sample_site(environ))
-        link = next(s["url"] for s in site["samples"] if s["kind"] == SAMPLE)
-        # This address and port alone: the guard stays up for everything else.
-        environ["SLUICE_EGRESS_ALLOW"] = urlsplit(link).netloc
-        order = Order((link,), order.preset, order.priority, order.out, order.as_json, order.wait)
-    click.echo("Starting Sluice …", err=True)
-    return stack.enter_context(companion.own_system(environ, data)), order
+    _tell("Starting Sluice …")
+    return stack.enter_context(companion.own_system(environ, data))
 
 
-def _data_folder(*, sample: bool) -> Path:
-    """The data folder; a sample fetched beside a running instance gets a folder of its own."""
-    data = folder.prepare(settings_module.load().store.data_dir)
-    return folder.prepare(data / "sample") if sample and folder.is_locked(data) else data
+def _tell(words: str) -> None:
+    click.echo(words, err=True)
 
 
 def _run(api: Api, order: Order) -> int:

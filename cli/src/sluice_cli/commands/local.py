@@ -14,7 +14,8 @@ from sluice_core.adapters import settings as settings_module
 @click.command()
 @click.option("--host", help="Address to listen on, instead of SLUICE_HTTP_HOST.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
-def up(host: str | None, port: int | None) -> None:
+@click.option("--temporary", is_flag=True, hidden=True)
+def up(host: str | None, port: int | None, *, temporary: bool) -> None:
     """Run the whole system in the foreground until Ctrl-C.
 
     Redis, database and storage are embedded unless SLUICE_REDIS_URL, SLUICE_DATABASE_URL or
@@ -24,7 +25,7 @@ def up(host: str | None, port: int | None) -> None:
     from sluice_cli.local.preflight import prepare  # noqa: PLC0415
     from sluice_cli.local.start import become_supervisor  # noqa: PLC0415
 
-    become_supervisor(prepare(os.environ, host=host, port=port))
+    become_supervisor(prepare(os.environ, host=host, port=port, temporary=temporary))
 
 
 @click.command("sample-site")

@@ -22,6 +22,8 @@ from sluice_cli.supervisor import probe, processes
 START_GRACE = 90.0
 #: Seconds for it to be gone: more than the supervisor's own deadlines.
 STOP_GRACE = 40.0
+#: Seconds that another command may need the data folder for itself.
+TURN_GRACE = 3600.0
 #: Seconds between two looks.
 POLL = 0.05
 #: Bytes of the end of its log that are searched for the reason of a failed start.
@@ -40,7 +42,7 @@ def own_system(environ: Mapping[str, str], data: Path) -> Iterator[str]:
     """
     log = data / "sluice.log"
     made = {**environ, "SLUICE_DATA_DIR": str(data), "SLUICE_HTTP_PORT": "0"}
-    with _running((sys.executable, "-m", "sluice_cli", "up"), made, log) as process:
+    with _running((sys.executable, "-m", "sluice_cli", "up", "--temporary"), made, log) as process:
         yield _wait(process, log, lambda: _ready_url(data), what="the system")
 
 
@@ -95,6 +97,30 @@ def _wait(
             raise Stop(Exit.WRONG_USE, _last_words(log) or f"{what} did not start; see {log}.")
         time.sleep(POLL)
     raise Stop(Exit.UNREACHABLE, f"{what} was not ready after {START_GRACE:g} s; see {log}.")
+
+
+def lasting_url(data: Path, *, tell: Callable[[str], None]) -> str | None:
+    """The instance on the folder that will stay, once it is ready; None when the folder is free.
+
+    Waits for one that starts or stops, and for another `sluice get` to be done with the folder.
+
+    Raises:
+        Stop: none of it came to an end.
+
+    """
+    began, told = time.monotonic(), False
+    while folder.is_locked(data):
+        instance = folder.running_on(data)
+        temporary = instance is not None and instance.temporary
+        if not temporary and (url := _ready_url(data)) is not None:
+            return url
+        if temporary and not told:
+            told = True
+            tell("Another `sluice get` uses this data folder; waiting for it …")
+        if time.monotonic() - began > (TURN_GRACE if temporary else START_GRACE):
+            raise Stop(Exit.UNREACHABLE, f"what runs on {data} does not become ready.")
+        time.sleep(POLL)
+    return None
 
 
 def _ready_url(data: Path) -> str | None:

@@ -25,6 +25,8 @@ class Instance:
 
     url: str
     pid: int
+    #: It ends with the command that started it.
+    temporary: bool = False
 
 
 def prepare(folder: Path) -> Path:
@@ -75,7 +77,7 @@ def running_on(folder: Path) -> Instance | None:
         return None
     try:
         raw = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        return Instance(url=str(raw["url"]), pid=int(raw["pid"]))
+        return Instance(str(raw["url"]), int(raw["pid"]), temporary=bool(raw.get("temporary")))
     except (OSError, ValueError, KeyError, TypeError):
         # Held, but not told yet: it is just starting.
         return None

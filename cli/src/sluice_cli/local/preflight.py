@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sluice_cli.local import folder, redis
@@ -31,13 +31,16 @@ class Prepared:
     environ: dict[str, str]
 
 
-def prepare(environ: Mapping[str, str], *, host: str | None, port: int | None) -> Prepared:
+def prepare(
+    environ: Mapping[str, str], *, host: str | None, port: int | None, temporary: bool = False
+) -> Prepared:
     """Check every part and bring the database up to date; the data folder is locked on return.
 
     Args:
         environ: this process's environment; the parts get it with the settings made explicit.
         host: instead of `SLUICE_HTTP_HOST`.
         port: instead of `SLUICE_HTTP_PORT`; 0 takes a free one.
+        temporary: others are told that this instance will not stay.
 
     Raises:
         ConfigError: one sentence on what is wrong; nothing was started.
@@ -47,7 +50,8 @@ def prepare(environ: Mapping[str, str], *, host: str | None, port: int | None) -
     data = folder.prepare(settings.store.data_dir)
     held = folder.lock(data)
     try:
-        return _prepare(environ, settings, data)
+        prepared = _prepare(environ, settings, data)
+        return replace(prepared, plan=prepared.plan._replace(temporary=temporary))
     except BaseException:
         os.close(held)
         raise

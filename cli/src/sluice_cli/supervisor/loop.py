@@ -95,7 +95,8 @@ class Supervisor:
 
     def _start(self) -> None:
         if self._plan.state_file:
-            probe.write_state(self._plan.state_file, url=self._plan.url)
+            plan = self._plan
+            probe.write_state(plan.state_file, url=plan.url, temporary=plan.temporary)
         for level in self._levels:
             for child in self._at(level):
                 if not self._ending:

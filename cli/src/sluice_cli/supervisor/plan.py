@@ -30,6 +30,8 @@ class Plan(NamedTuple):
     port: int = 0
     #: Where others find out that this instance runs; empty writes none.
     state_file: str = ""
+    #: Whether it ends with the command that started it: others should not lean on it.
+    temporary: bool = False
     #: Lines as JSON instead of words.
     json_lines: bool = False
     #: Seconds that the parts of a level get from SIGTERM to SIGKILL.

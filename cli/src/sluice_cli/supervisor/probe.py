@@ -29,11 +29,11 @@ def is_ready(host: str, port: int, *, timeout: float = 0.5) -> bool:
         return False
 
 
-def write_state(path: str, *, url: str) -> None:
+def write_state(path: str, *, url: str, temporary: bool) -> None:
     """Tell other commands on this machine where the instance is; whole or not at all."""
     part = f"{path}.{os.getpid()}"
     with open(part, "w", encoding="utf-8") as file:  # noqa: PTH123  # pathlib costs memory
-        json.dump({"pid": os.getpid(), "url": url}, file)
+        json.dump({"pid": os.getpid(), "url": url, "temporary": temporary}, file)
     os.replace(part, path)  # noqa: PTH105  # pathlib costs memory
 
 
