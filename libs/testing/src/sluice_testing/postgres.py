@@ -23,11 +23,10 @@ from sluice_core.adapters.db.migrate import upgrade
 from sluice_testing.process import ServerProcess
 from sluice_testing.require import require
 
-#: A test's data is worth nothing after a crash.
+#: Data need not outlive the machine, but commits must outlive a killed server.
 _OPTIONS = {
     "listen_addresses": "",
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "60",
     "shared_buffers": "32MB",

@@ -13,16 +13,21 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from sluice_core.adapters.db.schema import REVISION
 from sluice_core.domain.errors import ConfigError, StoreAwayError
 
-#: Seconds a writer waits for SQLite's single write lock before it calls the store away.
-SQLITE_BUSY = 5.0
+#: Seconds that a statement waits for another writer's lock before it calls the store away.
+PATIENCE = 5.0
 #: Seconds to reach PostgreSQL, and to wait for a free connection of the pool.
 CONNECT_TIMEOUT = 5
 POOL_TIMEOUT = 10.0
+#: Seconds after which PostgreSQL ends the transaction of a process that was frozen in it.
+FROZEN_TIMEOUT = 60
 
 
-def open_engine(url: str, *, pool_size: int = 8, durable: bool = False) -> sa.Engine:
+def open_engine(
+    url: str, *, pool_size: int = 8, durable: bool = False, patience: float = PATIENCE
+) -> sa.Engine:
     """An engine for `sqlite:///…` or `postgresql+psycopg://…`.
 
     Args:
@@ -30,6 +35,7 @@ def open_engine(url: str, *, pool_size: int = 8, durable: bool = False) -> sa.En
         pool_size: most connections that this process holds.
         durable: SQLite only: sync the log at each commit. Whoever answers a user "accepted"
             wants it; a worker's later writes may be lost with the power, and are then done again.
+        patience: seconds that a statement waits for another writer's lock.
 
     Raises:
         ConfigError: one sentence when the address is of no use.
@@ -40,18 +46,27 @@ def open_engine(url: str, *, pool_size: int = 8, durable: bool = False) -> sa.En
     except sa.exc.ArgumentError as exc:
         raise ConfigError("SLUICE_DATABASE_URL is not an address of a database.") from exc
     if parsed.get_backend_name() == "sqlite":
-        return _open_sqlite(parsed, pool_size=pool_size, durable=durable)
+        return _open_sqlite(parsed, pool_size=pool_size, durable=durable, patience=patience)
     if parsed.get_backend_name() != "postgresql":
         raise ConfigError(
             "SLUICE_DATABASE_URL must begin with sqlite:/// or postgresql+psycopg://."
         )
+    return _open_postgresql(parsed, pool_size=pool_size, patience=patience)
+
+
+def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engine:
+    frozen = FROZEN_TIMEOUT * 1000
     return sa.create_engine(
-        parsed.set(drivername="postgresql+psycopg"),
+        url.set(drivername="postgresql+psycopg"),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT,
         pool_pre_ping=True,
         connect_args={
+            "options": (
+                f"-c lock_timeout={patience * 1000:.0f}"
+                f" -c idle_in_transaction_session_timeout={frozen}"
+            ),
             "connect_timeout": CONNECT_TIMEOUT,
             # A lost peer must not hold a worker for the kernel's two hours.
             "keepalives_idle": 10,
@@ -64,7 +79,7 @@ def open_engine(url: str, *, pool_size: int = 8, durable: bool = False) -> sa.En
     )
 
 
-def _open_sqlite(url: sa.URL, *, pool_size: int, durable: bool) -> sa.Engine:
+def _open_sqlite(url: sa.URL, *, pool_size: int, durable: bool, patience: float) -> sa.Engine:
     if url.database:
         folder = Path(url.database).parent
         try:
@@ -76,7 +91,7 @@ def _open_sqlite(url: sa.URL, *, pool_size: int, durable: bool) -> sa.Engine:
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT,
-        connect_args={"timeout": SQLITE_BUSY, "check_same_thread": False},
+        connect_args={"timeout": patience, "check_same_thread": False},
     )
 
     @event.listens_for(engine, "connect")
@@ -140,7 +155,18 @@ def check(engine: sa.Engine) -> None:
     try:
         with read(engine) as connection:
             tables = set(sa.inspect(connection).get_table_names())
+            found = _revision(connection) if "alembic_version" in tables else None
     except StoreAwayError as exc:
         raise ConfigError(f"The database does not answer: {exc}.") from exc
-    if "jobs" not in tables:
+    if "jobs" not in tables or found is None:
         raise ConfigError("The database has no tables yet; run `sluice migrate` first.")
+    if found < REVISION:
+        raise ConfigError(
+            f"The database has the tables of an older release ({found}, needed {REVISION});"
+            " run `sluice migrate` first."
+        )
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    version = sa.table("alembic_version", sa.column("version_num", sa.String))
+    return connection.execute(sa.select(version.c.version_num)).scalar_one_or_none()

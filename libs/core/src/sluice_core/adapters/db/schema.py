@@ -5,6 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
+#: Newest migration; a database may be ahead of a process while an update rolls out, never behind.
+REVISION = "0001"
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",

@@ -1,0 +1,222 @@
+"""A database that is away is told apart from one that refuses, and no wait is without end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from sluice_core.adapters.db import jobs, runs, schema
+from sluice_core.adapters.db.engine import check, open_engine, read, write
+from sluice_core.adapters.db.migrate import upgrade
+from sluice_core.adapters.db.schema import REVISION
+from sluice_core.domain.errors import ConfigError, StoreAwayError
+from sluice_core.domain.job import Progress
+from sluice_core.domain.lanes import Actor
+from sluice_testing.factories import NOW, make_job, run_at
+from sluice_testing.postgres import PostgresServer
+
+Opened = Callable[..., sa.Engine]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """`open_engine`, closed after the test."""
+    engines: list[sa.Engine] = []
+
+    def call(url: str, **options: Any) -> sa.Engine:
+        engines.append(open_engine(url, **options))
+        return engines[-1]
+
+    yield call
+    for engine in engines:
+        engine.dispose()
+
+
+def test_postgresql_stopped_and_back(own_postgres: PostgresServer, opened: Opened) -> None:
+    engine = opened(own_postgres.url(own_postgres.new_database(migrated=True)))
+    with write(engine) as c:
+        job = make_job(c)
+    own_postgres.stop()
+    for work in (write, read):
+        with pytest.raises(StoreAwayError), work(engine) as c:
+            jobs.get(c, job.id)
+    with pytest.raises(ConfigError, match=r"^The database does not answer: "):
+        check(engine)
+    own_postgres.start()
+    with read(engine) as c:
+        assert jobs.get(c, job.id) == job
+
+
+def test_postgresql_dies_within_a_transaction(own_postgres: PostgresServer, opened: Opened) -> None:
+    engine = opened(own_postgres.url(own_postgres.new_database(migrated=True)))
+    with pytest.raises(StoreAwayError), write(engine) as c:  # noqa: PT012  # in one transaction
+        make_job(c)
+        own_postgres.process.kill9()
+        make_job(c)
+
+
+def test_postgresql_full_of_connections(own_postgres: PostgresServer, opened: Opened) -> None:
+    url = own_postgres.url(own_postgres.new_database(migrated=True))
+    with write(opened(url)) as c:
+        c.execute(sa.text("CREATE ROLE guest LOGIN CONNECTION LIMIT 0"))
+    engine = opened(url.replace("postgres@", "guest@"))
+    with pytest.raises(StoreAwayError, match="too many connections"), read(engine):
+        pass
+
+
+def test_a_lock_that_another_holds_is_waited_for_only_so_long(
+    database_url: str, opened: Opened
+) -> None:
+    holder = opened(database_url)
+    waiter = opened(database_url, patience=0.3)
+    with write(holder) as c:
+        job = make_job(c)
+    with write(holder) as held:
+        jobs.cancel(held, job.id, now=NOW)
+        began = time.monotonic()
+        with pytest.raises(StoreAwayError), write(waiter) as c:
+            jobs.cancel(c, job.id, now=NOW)
+        assert 0.2 < time.monotonic() - began < 5
+        # Who only reads waits for nobody.
+        with read(waiter) as c:
+            assert jobs.get(c, job.id) == job
+
+
+def test_a_pool_that_is_used_up_is_away(
+    database_url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluice_core.adapters.db.engine.POOL_TIMEOUT", 0.2)
+    engine = opened(database_url, pool_size=1)
+    with read(engine) as c:
+        c.execute(sa.text("SELECT 1"))
+        with pytest.raises(StoreAwayError), read(engine) as second:
+            second.execute(sa.text("SELECT 1"))
+
+
+def test_an_exception_undoes_the_transaction(engine: sa.Engine) -> None:
+    with pytest.raises(KeyError), write(engine) as c:  # noqa: PT012  # in one transaction
+        job = make_job(c)
+        raise KeyError
+    with read(engine) as c:
+        assert jobs.get(c, job.id) is None
+
+
+def test_a_refusal_is_not_away(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = make_job(c)
+    with pytest.raises(IntegrityError), write(engine) as c:
+        c.execute(sa.insert(schema.jobs).values(id=job.id))
+
+
+def test_an_end_and_a_cancel_at_once_do_not_block_each_other(
+    database_url: str, opened: Opened
+) -> None:
+    """Each locks the job before its attempt; two orders would be a deadlock on PostgreSQL."""
+    engine = opened(database_url)
+    with write(engine) as c:
+        pairs = [run_at(c, Actor.DOWNLOAD) for _ in range(3)]
+    for run in pairs:
+        outcome: list[object] = []
+
+        def cancel(run: runs.Claim = run, outcome: list[object] = outcome) -> None:
+            with write(engine) as c:
+                outcome.append(jobs.cancel(c, run.job.id, now=NOW))
+
+        with write(engine) as c:
+            # The end's first lock is taken, its second not yet.
+            runs.write_progress(c, run.job, Progress(), now=NOW)
+            thread = threading.Thread(target=cancel)
+            thread.start()
+            _wait_until_blocked(engine)
+            runs.hand_back(c, run, now=NOW)
+        thread.join(20)
+        assert outcome != [None]
+        assert len(outcome) == 1
+
+
+def test_an_end_and_a_declared_loss_at_once_do_not_block_each_other(
+    database_url: str, opened: Opened
+) -> None:
+    engine = opened(database_url)
+    with write(engine) as c:
+        run = run_at(c, Actor.DOWNLOAD)
+    outcome: list[object] = []
+
+    def declare() -> None:
+        with write(engine) as c:
+            outcome.append(
+                runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
+            )
+
+    with write(engine) as c:
+        runs.write_progress(c, run.job, Progress(), now=NOW)
+        thread = threading.Thread(target=declare)
+        thread.start()
+        _wait_until_blocked(engine)
+        runs.hand_back(c, run, now=NOW)
+    thread.join(20)
+    assert outcome == [None]
+
+
+def _wait_until_blocked(engine: sa.Engine) -> None:
+    """Until somebody waits for a lock; SQLite has one lock, taken before anything is read."""
+    if engine.dialect.name == "sqlite":
+        return
+    deadline = time.monotonic() + 10
+    query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    while time.monotonic() < deadline:
+        with read(engine) as c:
+            if c.execute(query).scalar_one():
+                return
+        time.sleep(0.02)
+    raise AssertionError("nobody waits for a lock")
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("what is this", "is not an address of a database"),
+        ("mysql://localhost/x", "must begin with sqlite:/// or postgresql"),
+        ("sqlite:////dev/null/x/y.db", "can't be made"),
+    ],
+)
+def test_a_wrong_address_is_told_in_one_sentence(url: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        open_engine(url)
+
+
+def test_check_wants_our_tables(
+    database_url: str, postgres_url: str, tmp_path: Path, opened: Opened
+) -> None:
+    check(opened(database_url))
+    for empty in (postgres_url, f"sqlite:///{tmp_path / 'empty.db'}"):
+        engine = opened(empty)
+        with pytest.raises(ConfigError, match="no tables yet"):
+            check(engine)
+        upgrade(engine)
+        check(engine)
+
+
+@pytest.mark.parametrize(("revision", "well"), [("0000", False), (REVISION, True), ("9999", True)])
+def test_check_refuses_an_older_schema_only(
+    engine: sa.Engine, revision: str, *, well: bool
+) -> None:
+    with write(engine) as c:
+        c.execute(sa.text("UPDATE alembic_version SET version_num = :r"), {"r": revision})
+    if well:
+        check(engine)
+        return
+    with pytest.raises(ConfigError, match=r"older release \(0000, needed .*sluice migrate"):
+        check(engine)
+
+
+def test_a_frozen_postgresql_is_ended_by_the_fixture(own_postgres: PostgresServer) -> None:
+    own_postgres.process.send(signal.SIGSTOP)
