@@ -198,6 +198,20 @@ def test_a_run_that_ends_while_redis_is_frozen_is_acknowledged_later(own_redis, 
         worker.stop()
 
 
+def test_an_acknowledgement_that_was_refused_is_told_again(own_redis, rig_on, gate, wait_for):
+    rig = rig_on(own_redis.url)
+    worker = rig.worker(gate)
+    rig.publish("a")
+    wait_for(lambda: gate.started)
+    rig.client.replicaof("127.0.0.1", "1")  # as during a failover: it answers, but takes nothing
+    gate.open.set()
+    wait_for(lambda: gate.ended and not worker.running)
+    assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+    rig.client.replicaof("NO", "ONE")
+    wait_for(lambda: rig.broker.place("a", Q) == Place.ABSENT)
+    assert gate.started == ["a"]
+
+
 def test_a_late_acknowledgement_touches_nothing_of_the_next_holder(rig):
     rules = {"idle": 1, "room": 1, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
     rig.publish("a")

@@ -166,7 +166,8 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_worker_goes_on(r
     got = []
     rig.worker(lambda job: got.append(job))
     rig.broker.publish("m1", "nobody", Q, {"job": "a"})
-    for name, raw in (("m2", b"\xff\xfe not json"), ("m3", b"[1]"), ("m4", b'{"args":1}')):
+    unnamed = json.dumps({**json.loads(_message("m4")), "kwargs": [1]}).encode()
+    for name, raw in (("m2", b"\xff\xfe not json"), ("m3", b"[1]"), ("m4", unnamed)):
         rig.client.hset(f"dramatiq:{Q}.msgs", name, raw)
         rig.client.rpush(f"dramatiq:{Q}", name)
     rig.publish("good")

@@ -36,6 +36,7 @@ class RedisServer:
     Args:
         folder: its working folder, for its log.
         options: further command-line options, e.g. `["--requirepass", "x"]`.
+
     """
 
     def __init__(self, folder: Path, *options: str) -> None:
@@ -58,6 +59,7 @@ class RedisServer:
 
         Raises:
             RuntimeError: it ended instead, or did not answer in time; its log is in the message.
+
         """
         self.port = self.port or _free_port()
         self.folder.mkdir(parents=True, exist_ok=True)

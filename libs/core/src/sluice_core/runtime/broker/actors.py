@@ -29,6 +29,7 @@ def declare_actor(
 
     Raises:
         ValueError: the actor has been declared on this broker.
+
     """
     # A store that is away is told by the pause; it needs no stack trace per message.
     options: dict[str, object] = {"throws": (StoreAwayError, BrokerAwayError)}

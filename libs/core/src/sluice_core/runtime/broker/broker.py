@@ -70,6 +70,7 @@ class SluiceBroker(dramatiq.Broker):
     Args:
         client: of the broker's own database, answering bytes (`connect_broker`).
         middleware: outermost first; a time limit must be the last.
+
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class SluiceBroker(dramatiq.Broker):
 
         Raises:
             ValueError: the message is to be delayed, or has positional arguments.
+
         """
         if delay is not None or message.options.get("eta") is not None:
             raise ValueError("the broker delays nothing: a due time belongs into the outbox")
@@ -160,6 +162,7 @@ class SluiceBroker(dramatiq.Broker):
         Args:
             max_age: seconds of the server's clock without a sign of life.
             queues: where to look.
+
         """
         return self.scripts.reap(round(max_age * 1000), queues)
 

@@ -75,6 +75,7 @@ class Consumer(Thread):
         fetching: held during each fetch, so that the keeper never mistakes a message under way
             for a lost one.
         on_dead_letter: called with the raw message and a reason for what can't be delivered.
+
     """
 
     def __init__(
@@ -210,6 +211,7 @@ def _decode(queue: str, message_id: str, data: bytes, tries: int) -> Message[obj
 
     Raises:
         DecodeError: it is no message.
+
     """
     message = Message.decode(data)
     if not isinstance(message.actor_name, str) or not isinstance(message.kwargs, dict):

@@ -41,6 +41,7 @@ class Keeper(Thread):
     Args:
         pause_reason: says why nothing may be fetched now, or None; called every second, and must
             neither block nor raise.
+
     """
 
     def __init__(

@@ -26,6 +26,7 @@ class Outcomes:
 
     Args:
         pause: seconds until the message of a raised run is queued again, behind all others.
+
     """
 
     def __init__(self, *, slots: Slots, settler: Settler, pause: float) -> None:

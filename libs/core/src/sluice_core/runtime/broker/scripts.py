@@ -67,6 +67,7 @@ class Scripts:
             starve_every: such a lane gets one slot in this many.
             turns: name of the counter behind that.
             lanes: (queue, is reserved), highest first.
+
         """
         pairs = [part for queue, reserved in lanes for part in (queue, str(int(reserved)))]
         rows = self._run("fetch", [worker_id, idle, room, starve_ms, starve_every, turns, *pairs])

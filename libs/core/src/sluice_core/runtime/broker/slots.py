@@ -30,6 +30,7 @@ class Slots:
         count: slots, one per worker thread.
         keep_one: leave one slot to lanes that are not reserved, if there are two or more.
         max_unsettled: cap on messages whose end the server does not know yet.
+
     """
 
     def __init__(self, count: int, *, keep_one: bool = True, max_unsettled: int = 100) -> None:
@@ -65,6 +66,7 @@ class Slots:
         Returns:
             Whether the consumer waits at the server for less than it could now take, and must be
             told.
+
         """
         with self._changed:
             self._held.pop(message_id, None)
@@ -84,6 +86,7 @@ class Slots:
         Args:
             room: what the last fetch was made for.
             narrow: some lanes are not waited for, so a freed slot must end the wait.
+
         """
         with self._changed:
             if self._generation != room.generation or self._pauses:

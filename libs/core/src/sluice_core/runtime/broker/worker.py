@@ -63,6 +63,7 @@ class StageWorker:
         drain_event: set when the runs are to hand back; the same that runs were given.
         worker_id: unique per start of a process.
         requeue_pause: seconds until a message whose run raised is queued again.
+
     """
 
     def __init__(
@@ -149,13 +150,13 @@ class StageWorker:
         Returns:
             True when idle, False when the grace is over; what still runs then stays in the ack
             set, and is returned once the process gives no sign of life.
+
         """
         deadline = time.monotonic() + grace_seconds
         self._slots.pause("draining")
         self._nudge()
-        # Sets the event (see `DrainNotice`), so that runs hand back.
-        self.broker.emit_before("worker_shutdown", self)
         self.drain_event.set()
+        self.broker.emit_before("worker_shutdown", self)
         self._settler.hurry()
         self._return_unstarted()
         idle = self._slots.wait_until_free(max(0.0, deadline - time.monotonic()))

@@ -11,7 +11,7 @@ from dramatiq.middleware import MiddlewareError
 if TYPE_CHECKING:
     from threading import Event
 
-    from dramatiq import Broker, Worker
+    from dramatiq import Broker
     from dramatiq.broker import MessageProxy
 
 
@@ -23,13 +23,10 @@ class NotStartedError(MiddlewareError, Retry):
 
 
 class DrainNotice(dramatiq.Middleware):
-    """Sets the event that runs watch, and starts no run once it is set."""
+    """Starts no run once the event is set that tells runs to hand back."""
 
     def __init__(self, drain_event: Event) -> None:
         self._drain_event = drain_event
-
-    def before_worker_shutdown(self, broker: Broker, worker: Worker) -> None:  # noqa: ARG002  # hook
-        self._drain_event.set()
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:  # noqa: ARG002  # hook
         if self._drain_event.is_set():

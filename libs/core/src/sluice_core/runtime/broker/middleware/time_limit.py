@@ -14,5 +14,6 @@ def final_guard(seconds: float = float("inf")) -> TimeLimit:
 
     Args:
         seconds: for actors that name no limit of their own; endless by default.
+
     """
     return TimeLimit(time_limit=seconds * 1000)
