@@ -28,26 +28,33 @@ class Meter:
 
     def begin(self, number: int) -> None:
         """The next reports are of this track."""
-        if number:
-            # What the track before really had, whatever was said of it.
-            self._sizes[number - 1] = self._done[number - 1] or self._sizes[number - 1]
         self._current = number
+
+    def resumed(self, size: int) -> None:
+        """So many bytes of the track are here from an earlier run."""
+        self._done[self._current] = size
+
+    def finished(self, size: int) -> Progress:
+        """The track is whole, and has so many bytes, whatever was said of it before."""
+        self._done[self._current] = self._sizes[self._current] = size
+        return self._progress(None)
 
     def read(self, report: Mapping[str, Any]) -> Progress:
         """Take one report of the child and give the whole job's progress.
 
         Args:
-            report: `bytes`, `total_bytes` or None, `bytes_per_second` or None.
-
+            report: `bytes`, `total` or None, `speed` in bytes per second or None.
         """
-        self._done[self._current] = int(report.get("bytes") or 0)
-        total = report.get("total_bytes")
-        if total:
-            self._sizes[self._current] = int(total)
+        self._done[self._current] = int(report["bytes"])
+        if report.get("total"):
+            self._sizes[self._current] = int(report["total"])
+        return self._progress(report.get("speed"))
+
+    def _progress(self, speed: float | None) -> Progress:
         done = sum(self._done)
-        speed = report.get("bytes_per_second")
         known = [size for size in self._sizes if size is not None]
         if len(known) < len(self._sizes):
+            # Of a part of the sizes no honest percent can be made.
             return Progress(bytes=done, bytes_per_second=speed)
         whole = max(sum(known), done)
         return Progress(

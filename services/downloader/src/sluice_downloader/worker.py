@@ -42,8 +42,8 @@ def handle(run: Run, *, server: ForkServer) -> Advance:
     sources = []
     for number, track in enumerate(plan.tracks):
         meter.begin(number)
-        gaps = fetch(run, server, info, track, meter)
-        sources.append(keep(run, track, gaps))
+        info = fetch(run, server, info, track, meter)
+        sources.append(keep(run, track))
     return Advance(Actor.TRANSCODE, {"sources": [source.to_json() for source in sources]})
 
 
@@ -75,31 +75,41 @@ def local_path(run: Run, track: Track) -> Path:
 
 
 def fetch(
-    run: Run, server: ForkServer, info: Mapping[str, Any], track: Track, meter: Meter
-) -> tuple[str, ...]:
-    """Bring one track into the scratch folder; returns the gaps that the site left, by name."""
+    run: Run, server: ForkServer, info: dict[str, Any], track: Track, meter: Meter
+) -> dict[str, Any]:
+    """Bring one track into the scratch folder.
+
+    Returns:
+        the description for the tracks that follow: a fresh one when the stored links were refused.
+    """
     path = local_path(run, track)
-    gaps: list[str] = []
+    if path.exists():
+        # Whole: it gets this name last. An earlier run fetched it and ended before it said so.
+        meter.resumed(path.stat().st_size)
+        return info
+    newest = info
 
     def on_event(event: dict[str, Any]) -> None:
-        if event["event"] == "progress":
+        nonlocal newest
+        kind = event["event"]
+        if kind == "progress":
             run.deps.failpoints.hit("download.mid_fetch")
             run.progress(meter.read(event))
-        elif event["event"] == "gap":
-            gaps.append(str(event["name"]))
+        elif kind == "start":
+            meter.resumed(event["bytes"])
+        elif kind == "reextracted":
+            newest = event["info"]
+        elif kind == "done":
+            run.progress(meter.finished(event["bytes"]))
 
-    if not path.exists():
-        media_child.call(
-            run,
-            server,
-            fetch_request(run, info, track, path),
-            on_event=on_event,
-            marker=lambda: meter.position,
-            max_file_size=None,
-        )
-    if not path.is_file() or not path.stat().st_size:
-        raise SluiceError("nothing arrived: the file is empty", code="incomplete")
-    return tuple(gaps)
+    media_child.call(
+        run,
+        server,
+        fetch_request(run, info, track, path),
+        on_event=on_event,
+        marker=lambda: meter.position,
+    )
+    return newest
 
 
 def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -> dict[str, Any]:
@@ -109,14 +119,14 @@ def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -
         "kind": "fetch",
         "info": info,
         "format_id": track.format_id,
-        "path": str(path),
-        "max_file_size": settings.jobs.max_file_size or None,
+        "dest": str(path),
+        "max_bytes": settings.jobs.max_file_size or None,
         "rate_limit": settings.egress.rate_limit or None,
         "egress": media_child.egress_request(settings.egress),
     }
 
 
-def keep(run: Run, track: Track, gaps: tuple[str, ...]) -> Source:
+def keep(run: Run, track: Track) -> Source:
     """Put a fetched track into storage, under a key of this run."""
     path = local_path(run, track)
     key = work_key(run.id, path.name)
@@ -127,5 +137,4 @@ def keep(run: Run, track: Track, gaps: tuple[str, ...]) -> Source:
         key=key,
         bytes=path.stat().st_size,
         ext=track.ext,
-        gaps=gaps,
     )

@@ -6,7 +6,7 @@ a cookie or a time, so the downloader may extract again and pick the same format
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -51,12 +51,10 @@ class Source:
     key: str
     bytes: int
     ext: str
-    #: Gaps that the site left, by name; empty for whole media.
-    gaps: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Source:
-        return cls(**{**data, "gaps": tuple(data.get("gaps", ()))})
+        return cls(**data)

@@ -11,6 +11,7 @@ import structlog
 
 from sluice_core.adapters.binaries import deno_path
 from sluice_core.adapters.settings import EgressSettings
+from sluice_core.adapters.ytdlp import MAX_EVENT
 from sluice_core.domain.errors import ConfigError, SluiceError
 from sluice_core.runtime.children import (
     ForkServer,
@@ -93,6 +94,7 @@ def call(
         stall_s=limits.stall_timeout,
         marker=marker,
         on_start=run.on_child,
+        max_line=MAX_EVENT,
     )
     run.raise_for(result.reason)
     if failure is not None:
