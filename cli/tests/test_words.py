@@ -56,6 +56,7 @@ def test_figures_are_told_as_far_as_known() -> None:
 
 def test_a_title_can_not_steer_the_terminal() -> None:
     assert clean("a\x1b[31m\u202eb\r\n") == "a [31m b"
+    assert said(job("FAILED", "failed: \x1b]0;x\x07")) == ["[Film] failed:  ]0;x"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
-from sluice_cli.words import figures_of, name_of
+from sluice_cli.words import clean, figures_of, name_of
 
 _DIGITS = re.compile(r"\d+")
 #: Percent between two plain lines of the same state.
@@ -29,7 +29,7 @@ class PlainLines:
         self._said: dict[str, tuple[Any, ...]] = {}
 
     def update(self, job: dict[str, Any]) -> None:
-        step = str(job.get("step") or job["status"])
+        step = clean(str(job.get("step") or job["status"]))
         percent = (job.get("progress") or {}).get("percent")
         state = (job["status"], job.get("waiting_for"), _DIGITS.sub("", step))
         tens = None if percent is None else int(percent) // STEP
@@ -56,7 +56,7 @@ class _Bars:
         percent = 100.0 if job["status"] == "SUCCESS" else figures.get("percent")
         fields = {
             "name": name_of(job),
-            "step": str(job.get("step") or job["status"]),
+            "step": clean(str(job.get("step") or job["status"])),
             "figures": figures_of(job) if job["status"] == "DOWNLOADING" else "",
         }
         if job["id"] not in self._tasks:

@@ -50,6 +50,7 @@ def test_keys_are_shown_once_and_can_be_revoked(tmp_path: Path) -> None:
     code, out, _ = cli("keys", "create", "laptop", "--scope", "read")
     assert code == 0
     (text,) = out
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0
     code, listed, _ = cli("keys", "list")
     assert code == 0
     assert text not in "".join(listed)

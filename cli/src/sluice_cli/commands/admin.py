@@ -10,6 +10,7 @@ import click
 import sqlalchemy as sa
 
 from sluice_cli.exits import Exit, Stop
+from sluice_cli.local import folder
 from sluice_cli.table import print_rows
 from sluice_core.adapters import settings as settings_module
 from sluice_core.adapters.db import access
@@ -78,6 +79,8 @@ def revoke(key_id: str) -> None:
 def _engine() -> Iterator[sa.Engine]:
     """The database, at its newest schema."""
     settings = settings_module.load()
+    if not settings.store.database_url:
+        folder.prepare(settings.store.data_dir)
     engine = open_engine(settings.store.effective_database_url, pool_size=1, durable=True)
     try:
         migrations.upgrade(engine)
