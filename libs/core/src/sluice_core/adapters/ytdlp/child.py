@@ -20,7 +20,7 @@ from sluice_core.adapters.ytdlp.errors import map_error
 from sluice_core.adapters.ytdlp.extract import extract
 from sluice_core.adapters.ytdlp.fetch import fetch
 from sluice_core.adapters.ytdlp.options import Network, base_params
-from sluice_core.adapters.ytdlp.ydl import Downloader
+from sluice_core.adapters.ytdlp.ydl import Downloader, share_tls_context
 from sluice_core.domain.errors import SluiceError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _PROGRAMS = frozenset({"deno"})
 
 def preload() -> None:
     """Load all extractors and compile their patterns, which else costs each child seconds."""
+    share_tls_context()
     link = "https://sluice.invalid/"
     with Downloader(base_params(Path(os.devnull), Network())) as ydl:
         for extractor in yt_dlp.extractor.gen_extractor_classes():

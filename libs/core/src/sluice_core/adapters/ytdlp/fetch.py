@@ -90,7 +90,7 @@ def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> N
     if kind is None:
         raise SluiceError(f"media served by {protocol} is not supported", code="unsupported_url")
     params = base_params(Path.cwd(), Network.from_request(request)) | fetch_params(request)
-    with Downloader(params, cookies=request.get("cookies")) as ydl:
+    with Downloader(params, cookies=request.get("cookies"), extractors=False) as ydl:
         ydl.exchange = Exchange(ydl.exchange, file, whole=protocol in _WHOLE)
         # Loads the cookies that came with the link, each for its own site.
         headers = ydl._calc_headers(fmt, load_cookies=True)  # noqa: SLF001  # as for a stored info

@@ -15,8 +15,9 @@ SOCKET_TIMEOUT = 20
 #: Tries of one request within a run; the job's own retries, with longer pauses, come after.
 RETRIES = 3
 
-#: Bytes read at a time; yt-dlp's own first block has 1 KiB.
-BLOCK = 1024 * 1024
+#: The first block in bytes. yt-dlp then takes as much as comes in a second, 4 MiB at most; from its
+#: own first block of 1 KiB it takes longer to get there.
+BLOCK = 64 * 1024
 
 #: Fragments fetched at once, when the request does not say.
 FRAGMENTS_AT_ONCE = 4
@@ -97,11 +98,10 @@ def fetch_params(request: Mapping[str, Any]) -> dict[str, Any]:
         "nopart": False,
         "skip_unavailable_fragments": False,
         "buffersize": BLOCK,
-        "noresizebuffer": True,
+        "noresizebuffer": False,
         "concurrent_fragment_downloads": at_once,
         # yt-dlp applies it to each connection.
         "ratelimit": rate / at_once if rate else None,
-        "hls_use_mpegts": None,
     }
 
 

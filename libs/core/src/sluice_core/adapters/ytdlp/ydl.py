@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import yt_dlp  # type: ignore[import-untyped]
+import yt_dlp.extractor  # type: ignore[import-untyped]
+from yt_dlp.networking import common  # type: ignore[import-untyped]
 
 from sluice_core.adapters.ytdlp.options import NATIVE_PROTOCOLS
 from sluice_core.domain.errors import SluiceError
@@ -15,9 +18,15 @@ from sluice_core.domain.errors import SluiceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from yt_dlp.networking import Request, Response  # type: ignore[import-untyped]
+    from yt_dlp.networking import Request, Response
 
 _SCHEMES = frozenset({"http", "https"})
+
+
+def share_tls_context() -> None:
+    """Read the certificates of all authorities once, in the parent of all children, not in each."""
+    common.make_ssl_context = functools.cache(common.make_ssl_context)
+    common.make_ssl_context(verify=True, legacy_support=False, use_certifi=True)
 
 
 class StderrLogger:
@@ -42,11 +51,19 @@ class Downloader(yt_dlp.YoutubeDL):  # type: ignore[misc]  # the package has no 
     Args:
         params: see `options`.
         cookies: text of a Netscape cookie file, or None.
+        extractors: whether pages will be read; a transfer needs none.
     """
 
-    def __init__(self, params: Mapping[str, Any], *, cookies: str | None = None) -> None:
+    def __init__(
+        self, params: Mapping[str, Any], *, cookies: str | None = None, extractors: bool = True
+    ) -> None:
         jar = {"cookiefile": io.StringIO(cookies)} if cookies else {}
-        super().__init__({**params, **jar, "logger": StderrLogger()})
+        super().__init__({**params, **jar, "logger": StderrLogger()}, auto_init=False)
+        if extractors:
+            # The library's own way compares each of the 1,800 names with all others.
+            for extractor in yt_dlp.extractor.gen_extractor_classes():
+                if extractor._ENABLED:  # noqa: SLF001  # how the library marks broken ones
+                    self.add_info_extractor(extractor)
         #: Looks at every exchange of this run; may refuse, change or repeat it.
         self.exchange: Callable[[Request], Response] = super().urlopen
 
