@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
+
+from sluice_core.adapters.db.types import Json, Words
 
 #: Newest migration; a database may be ahead of a process while an update rolls out, never behind.
 REVISION = "0001"
@@ -16,14 +17,13 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 _Id = sa.String(26)
 
 jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("url", Words, nullable=False),
     sa.Column("preset", sa.String(64), nullable=False),
     sa.Column("lane", sa.String(16), nullable=False),
     #: The request as submitted, see `sluice_core.domain.job.Request`.
@@ -48,15 +48,15 @@ jobs = sa.Table(
     sa.Column("total_bytes", sa.BigInteger),
     sa.Column("bytes_per_second", sa.Double),
     sa.Column("eta_seconds", sa.Double),
-    sa.Column("title", sa.Text),
-    sa.Column("extractor", sa.String(128)),
+    sa.Column("title", Words),
+    sa.Column("extractor", Words(128)),
     sa.Column("duration", sa.Double),
-    sa.Column("thumbnail", sa.Text),
+    sa.Column("thumbnail", Words),
     sa.Column("plan", Json),
     sa.Column("sources", Json),
     sa.Column("error_code", sa.String(32)),
     sa.Column("error_class", sa.String(16)),
-    sa.Column("error_message", sa.String(500)),
+    sa.Column("error_message", Words(500)),
     sa.Column("traceparent", sa.String(64)),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
@@ -102,7 +102,7 @@ attempts = sa.Table(
     #: `ok`, `failed`, `retry`, `handed_back`, `lost`, `canceled`; null while it runs.
     sa.Column("outcome", sa.String(16)),
     sa.Column("error_code", sa.String(32)),
-    sa.Column("error_message", sa.String(500)),
+    sa.Column("error_message", Words(500)),
     sa.UniqueConstraint("job_id", "epoch"),
     sa.Index(
         "ix_attempts_open",
@@ -173,8 +173,8 @@ dead_letters = sa.Table(
     sa.Column("queue", sa.String(64), nullable=False),
     sa.Column("job_id", _Id),
     #: `exhausted`, `unreadable`, `unknown_actor`, `unknown_job`.
-    sa.Column("reason", sa.String(500), nullable=False),
+    sa.Column("reason", Words(500), nullable=False),
     #: The message as it came, cut at 2,000 characters.
-    sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("payload", Words, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
 )
