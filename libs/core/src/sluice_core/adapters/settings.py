@@ -9,8 +9,9 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -19,7 +20,7 @@ from sluice_core.domain.lanes import Actor
 
 PREFIX = "SLUICE_"
 #: Names whose values are secret as a whole.
-_SECRET_WORDS = ("secret", "password", "token")
+_SECRET_WORDS = ("secret", "password", "token", "access_key")
 
 
 class _Group(BaseModel):
@@ -40,6 +41,9 @@ class StoreSettings(_Group):
     redis_url: str = ""
     #: `file:///…` or `s3://bucket/prefix?endpoint=…`; empty: a folder in the data folder.
     storage_url: str = ""
+    #: Credentials for `s3://`, when neither its address nor the usual AWS variables hold them.
+    s3_access_key: str = ""
+    s3_secret_key: str = ""
     #: Connections that one process may hold to the database.
     database_pool: int = Field(8, ge=1, le=100)
 
@@ -54,7 +58,12 @@ class StoreSettings(_Group):
 
     @property
     def effective_storage_url(self) -> str:
-        return self.storage_url or f"file://{self.data_dir.absolute() / 'storage'}"
+        if not self.storage_url:
+            return f"file://{quote(str(self.data_dir.absolute() / 'storage'))}"
+        if not self.s3_access_key or not self.storage_url.startswith("s3://"):
+            return self.storage_url
+        keys = urlencode({"access_key": self.s3_access_key, "secret_key": self.s3_secret_key})
+        return f"{self.storage_url}{'&' if '?' in self.storage_url else '?'}{keys}"
 
 
 class HttpSettings(_Group):
@@ -223,19 +232,24 @@ def _group(cls: type[_G], env: Mapping[str, str], overrides: Mapping[str, Any]) 
 
 def _stage(actor: Actor, env: Mapping[str, str]) -> StageSettings:
     values = dict(_STAGE_DEFAULTS[actor])
+    set_by: dict[str, str] = {}
     for name in StageSettings.model_fields:
         for key in (f"{PREFIX}{name.upper()}", f"{PREFIX}{actor.value.upper()}_{name.upper()}"):
             if env.get(key, "") != "":
                 values[name] = env[key]
-    return StageSettings.model_validate(values)
+                set_by[name] = key
+    try:
+        return StageSettings.model_validate(values)
+    except ValidationError as exc:
+        raise ConfigError(_sentence(exc, set_by)) from exc
 
 
-def _sentence(exc: ValidationError) -> str:
+def _sentence(exc: ValidationError, set_by: Mapping[str, str] = MappingProxyType({})) -> str:
     first = exc.errors()[0]
     if not first["loc"]:
         return f"Wrong settings: {first['msg']}."
     field = str(first["loc"][0])
-    name = PREFIX + field.upper()
+    name = set_by.get(field, PREFIX + field.upper())
     return f"{name} has a wrong value '{masked(field, first['input'])}': {first['msg']}."
 
 
