@@ -109,7 +109,11 @@ _YTDLP_SAYS = (
         r"(found|in)|there('s| is) no video|does not contain|no (downloadable|playable) "
         r"|no entries",
     ),
-    _words("unsupported_url", r"unsupported url|is not a valid url|live (hls|dash)|websocket"),
+    _words(
+        "unsupported_url",
+        r"no connection adapters|unknown url type|unsupported url|is not a valid url"
+        r"|live (hls|dash)|websocket",
+    ),
     _words(
         "not_found", r"(video|page|media|post) (is )?(unavailable|not found)|does(n.t| not) exist"
     ),
@@ -118,7 +122,13 @@ _YTDLP_SAYS = (
     _words("timeout", r"timed? ?out"),
     _words("disk_full", r"no space left|disk quota"),
     _words("too_large", r"file too large"),
+    # What the downloader says once its tries are used up; it drops the exception's type.
+    _words("network", r"got error:|connection (reset|refused|aborted|broken)|failed to resolve"),
 )
+
+_LINK = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+
+_STATUS = re.compile(r"HTTP Error ([45]\d\d)\b")
 
 #: yt-dlp's own additions, which say nothing to a person.
 _NOISE = re.compile(
@@ -130,7 +140,8 @@ _NOISE = re.compile(
 def map_error(error: BaseException, *, now: float) -> SluiceError:
     """Return what an exception out of yt-dlp means; `now` is the time as Unix seconds."""
     chain = list(_chain(error))
-    text = " ".join(str(part) for part in chain)
+    # A link in a message may have any word in it.
+    text = _LINK.sub("", " ".join(str(part) for part in chain))
     for part in chain:
         if isinstance(part, SluiceError):
             return part
@@ -142,6 +153,9 @@ def map_error(error: BaseException, *, now: float) -> SluiceError:
     for part in chain:
         if (mapped := _from_type(part)) is not None:
             return mapped
+    status = _STATUS.search(text)
+    if status is not None:
+        return _from_status(int(status[1]), text, f"the site answered {status[1]}", None)
     return _from_words(text, clean_message(str(error)))
 
 
@@ -173,12 +187,16 @@ def _from_http(error: HTTPError, text: str, now: float) -> SluiceError:
     retry_after = parse_retry_after(error.response.headers.get("Retry-After"), now)
     if error.redirect_loop:
         return SluiceError("the link redirects in a circle", code="server_error")
+    message = f"the site answered {status} {error.reason or ''}".strip()
+    return _from_status(status, text, message, retry_after)
+
+
+def _from_status(status: int, text: str, message: str, retry_after: float | None) -> SluiceError:
     code = _BY_STATUS.get(status)
     if code == "forbidden":
         code = next((words.code for words in _SITE_SAYS if words.pattern.search(text)), code)
     if code is None:
         code = "server_error" if status >= _SERVER_ERROR else "forbidden"
-    message = f"the site answered {status} {error.reason or ''}".strip()
     return SluiceError(message, code=code, retry_after=retry_after)
 
 

@@ -49,7 +49,7 @@ def fetch(request: dict[str, Any], emit: Emit) -> None:
             raise
         info = _extract_again(info, request)
         emit({"event": "reextracted", "info": info})
-        _transfer(file, _chosen(info, request), request, emit)
+        _transfer_fresh(file, _chosen(info, request), request, emit)
     emit({"event": "done", "bytes": _finish(file), "resumed_bytes": before})
 
 
@@ -83,9 +83,23 @@ def _transfer(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
         _transfer_once(file, fmt, request, emit)
 
 
+def _transfer_fresh(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
+    """With links that the page has just named: what is refused now stays refused."""
+    try:
+        _transfer(file, fmt, request, emit)
+    except StaleLinkError as exc:
+        if _protocol(fmt) in _FRAGMENTED and exc.code == "gone":
+            raise SluiceError("a fragment is missing", code="incomplete") from exc
+        raise
+
+
+def _protocol(fmt: Info) -> str:
+    return str(fmt.get("protocol") or fmt["url"].partition(":")[0].lower())
+
+
 def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
     require_http(fmt["url"])
-    protocol = fmt.get("protocol") or fmt["url"].partition(":")[0].lower()
+    protocol = _protocol(fmt)
     kind = _WHOLE.get(protocol) or _FRAGMENTED.get(protocol)
     if kind is None:
         raise SluiceError(f"media served by {protocol} is not supported", code="unsupported_url")
