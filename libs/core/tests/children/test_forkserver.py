@@ -196,17 +196,20 @@ def test_modules_in_the_working_folder_are_not_imported(env, tmp_path, scratch, 
 
 
 def test_children_die_with_their_server_while_the_worker_is_frozen(scratch, wait_until, gone):
-    """Nobody but the kernel can end them then."""
+    """Nobody but the kernel can end them then, nor what they have started."""
     worker = subprocess.Popen(
         [sys.executable, "-c", _WORKER, str(scratch), str(HERE)], stdout=subprocess.PIPE, text=True
     )
     with worker:
         child = int(worker.stdout.readline())
-        server = int(worker.stdout.readline().split()[0])
+        line = worker.stdout.readline()
+        server = int(line.split()[0])
+        grandchild = int(line.rpartition(":")[2].strip(" }\n"))
         worker.send_signal(signal.SIGSTOP)
         try:
             os.kill(server, signal.SIGKILL)
             wait_until(lambda: gone(child), 2)
+            wait_until(lambda: gone(grandchild), 2)
         finally:
             worker.kill()
 

@@ -94,7 +94,7 @@ def test_type_of_the_cause(error, code):
 WORDS = [
     ("[youtube] abc: Sign in to confirm your age. This video may be inappropriate for some users.",
      "age_restricted"),
-    ("[youtube] abc: Sign in to confirm you\u2019re not a bot. Use --cookies-from-browser or --cookies",
+    ("[youtube] abc: Sign in to confirm you\u2019re not a bot.",
      "login_required"),
     ("[youtube] abc: Private video. Sign in if you've been granted access to this video",
      "login_required"),

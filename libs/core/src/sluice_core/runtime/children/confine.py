@@ -42,14 +42,22 @@ def die_with_parent(parent: int, life_fd: int, *, by_signal: bool) -> None:
 
     """
     if by_signal:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        set_parent_death_signal()
+        _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     else:
         _start_watcher(life_fd)
     if os.getppid() != parent:
         os._exit(EX_SETUP)
+
+
+def set_parent_death_signal() -> None:
+    """Ask the kernel to end this process, by force, with the thread that started it."""
+    if _libc().prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _start_watcher(life_fd: int) -> None:

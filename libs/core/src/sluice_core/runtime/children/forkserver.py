@@ -21,6 +21,7 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -191,6 +192,7 @@ def _run_main(module: ChildModule | None, header: dict[str, Any], fds: Sequence[
     if module is None:
         raise RuntimeError("this fork server has no module")
     os.dup2(2, 1)
+    _bind_grandchildren()
     os.environ["HOME"] = os.environ["TMPDIR"] = header["cwd"]
     tempfile.tempdir = None
     signal.signal(signal.SIGTERM, _leave)
@@ -211,6 +213,22 @@ def _run_main(module: ChildModule | None, header: dict[str, Any], fds: Sequence[
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
+
+
+def _bind_grandchildren() -> None:
+    """Let programs that the module starts die with it, even when nobody is left to kill the group.
+
+    A fork loses the parent-death signal, so each of them has to ask for it.
+    """
+    if not confine.has_parent_death_signal():
+        return
+    start = subprocess.Popen.__init__
+
+    def bound(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("preexec_fn", confine.set_parent_death_signal)
+        start(self, *args, **kwargs)
+
+    setattr(subprocess.Popen, "__init__", bound)  # noqa: B010  # mypy forbids the plain form
 
 
 def _leave(signum: int, _frame: object) -> NoReturn:
