@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 from sluice_core.adapters.binaries import ffprobe_path
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running

@@ -6,8 +6,8 @@ import contextlib
 
 import httpx
 import pytest
-from test_kill import check_all  # the same end is expected
 
+from sluice_testing.outcome import assert_all_well
 from sluice_testing.system import running, until
 
 
@@ -40,7 +40,7 @@ def test_killed_worker(tmp_path, world, name):
     with start(tmp_path, world, f"{name}=kill*3") as system:
         links = [f"/clips/{n}/clip.mp4?bytes=300000&throttle=300000" for n in range(4)]
         jobs = [system.submit(world.url(link), preset="original") for link in links]
-        check_all(system, world, jobs, links, timeout=150)
+        assert_all_well(system, world, jobs, links, timeout=150)
     assert hits(tmp_path, name) >= 3
 
 
@@ -61,7 +61,7 @@ def test_killed_api(tmp_path, world, name):
 
         answer = until(again, timeout=30)
         assert answer.status_code == httpx.codes.ACCEPTED
-        check_all(system, world, [answer.json()], [link])
+        assert_all_well(system, world, [answer.json()], [link])
         assert len(system.http.get("/v1/jobs").json()["jobs"]) == 1
     assert hits(tmp_path, name) >= 1
 
@@ -83,4 +83,4 @@ def test_worker_stopped_while_its_child_runs_on(tmp_path, world):
             )
         finally:
             worker.resume()
-        check_all(system, world, [job], [link])
+        assert_all_well(system, world, [job], [link])

@@ -7,6 +7,7 @@ import time
 import pytest
 import redis
 
+from sluice_testing.outcome import assert_all_well
 from sluice_testing.system import running, until
 
 #: A clip is 400 kB at 200 kB/s: every job is under way for seconds.
@@ -32,27 +33,11 @@ def submit_all(system, world):
     return jobs, links
 
 
-def check_all(system, world, jobs, links, timeout=120.0):
-    """All well, right bytes, one artifact each, nothing else in storage."""
-    ended = system.wait([job["id"] for job in jobs], timeout=timeout)
-    assert [job["status"] for job in ended] == ["SUCCESS"] * len(ended)
-    for job, link in zip(ended, links, strict=True):
-        [file] = job["files"]
-        assert file["sha256"] == world.sha256(link)
-    until(lambda: len(system.stored()) == len(ended), timeout=20, why=f"{system.stored()}")
-    scratch = system.data / "scratch"
-    until(
-        lambda: not [p for p in scratch.iterdir() if p.name.startswith("01")],
-        timeout=30,
-        why=f"left: {list(scratch.iterdir())}",
-    )
-
-
 @pytest.mark.parametrize("part", ["parser", "downloader", "transcoder", "scheduler", "api"])
 def test_kill_of_a_part(system, world, part):
     jobs, links = submit_all(system, world)
     system.kill(part)
-    check_all(system, world, jobs, links)
+    assert_all_well(system, world, jobs, links)
 
 
 def test_kill_of_every_worker_in_turn(system, world):
@@ -60,7 +45,7 @@ def test_kill_of_every_worker_in_turn(system, world):
     for part in ("parser", "downloader", "transcoder", "scheduler", "api"):
         system.kill(part)
         time.sleep(0.5)  # the next one is to die in another moment of the same jobs
-    check_all(system, world, jobs, links)
+    assert_all_well(system, world, jobs, links)
 
 
 def test_emptied_redis(system, world):
@@ -68,10 +53,10 @@ def test_emptied_redis(system, world):
     socket = next(system.data.rglob("*.sock"))
     with redis.Redis(unix_socket_path=str(socket)) as client:
         client.flushall()
-    check_all(system, world, jobs, links)
+    assert_all_well(system, world, jobs, links)
 
 
 def test_killed_redis(system, world):
     jobs, links = submit_all(system, world)
     system.kill("redis")
-    check_all(system, world, jobs, links)
+    assert_all_well(system, world, jobs, links)

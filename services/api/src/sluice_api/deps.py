@@ -21,6 +21,7 @@ from sluice_core.domain.egress import AddressPolicy
 from sluice_core.domain.errors import ConfigError
 from sluice_core.domain.presets import Preset, load_presets
 from sluice_core.runtime.broker import SluiceBroker
+from sluice_core.runtime.failpoints import Failpoints
 
 #: Seconds until Redis is called away: a request may never wait longer for what it can do without.
 REDIS_PATIENCE = 1.0
@@ -98,7 +99,11 @@ def open_deps(settings: Settings) -> Deps:
         storage=open_storage(store.effective_storage_url),
         broker=broker,
         signals=signals,
-        publisher=Publisher(broker, signals),
+        publisher=Publisher(
+            broker,
+            signals,
+            failpoints=Failpoints(settings.log.failpoints, settings.log.failpoints_log),
+        ),
         positions=positions,
         hub=Hub(database, stream, positions, block=STREAM_BLOCK),
         presets=load_presets(settings.jobs.presets_file),

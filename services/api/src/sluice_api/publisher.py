@@ -15,6 +15,7 @@ from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import BrokerAwayError
 from sluice_core.domain.job import Job
 from sluice_core.runtime.broker import SluiceBroker
+from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.publisher import publish_now
 
 log = structlog.get_logger(__name__)
@@ -34,8 +35,11 @@ class Publisher:
     themselves with the database.
     """
 
-    def __init__(self, broker: SluiceBroker, signals: redis.Redis) -> None:
+    def __init__(
+        self, broker: SluiceBroker, signals: redis.Redis, *, failpoints: Failpoints
+    ) -> None:
         self._broker = broker
+        self._failpoints = failpoints
         self._signals = signals
         self._waiting: deque[tuple[tuple[OutboxRow, ...], tuple[Job, ...]]] = deque(
             maxlen=MAX_WAITING
@@ -45,6 +49,7 @@ class Publisher:
 
     def send(self, rows: Sequence[OutboxRow], jobs: Sequence[Job]) -> None:
         """Publish rows and tell of jobs soon; to be called after the commit."""
+        self._failpoints.hit("api.after_commit")
         if time.monotonic() < self._paused_until:
             return
         self._waiting.append((tuple(rows), tuple(jobs[:MAX_EVENTS])))
@@ -65,6 +70,7 @@ class Publisher:
         while self._waiting:
             rows, jobs = self._waiting.popleft()
             publish_now(self._broker, rows, now=time.time())
+            self._failpoints.hit("api.after_publish")
             try:
                 for job in jobs:
                     events.emit(self._signals, events.event_of(job, "job"))

@@ -13,7 +13,7 @@ from sluice_scheduler.beats import BeatWatch
 log = structlog.get_logger(__name__)
 
 #: Losses without progress after which a job is taken out.
-MAX_LOSSES = 3
+MAX_LOSSES = 5
 #: Seconds an active job may be neither running nor ordered before it is ordered anew.
 ORPHAN_AFTER = 30.0
 BATCH = 200

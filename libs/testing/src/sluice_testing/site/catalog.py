@@ -103,8 +103,8 @@ def _broken() -> tuple[Sample, ...]:
         return Expect(error=error, entries=entries, formats=None, duration=None)
 
     return (
-        Sample("truncated", "/broken/truncated.mp4", wrong("bad_media")),
-        Sample("cut", "/broken/cut.mp4", wrong("bad_media")),
+        Sample("truncated", "/broken/truncated.mp4", wrong("incomplete")),
+        Sample("cut", "/broken/cut.mp4", wrong("incomplete")),
         Sample("empty", "/broken/empty.mp4", wrong("bad_media")),
         Sample("html-as-video", "/broken/html.mp4", wrong("bad_media")),
         Sample("no-media", "/pages/text", wrong("no_media", 0)),
