@@ -92,7 +92,8 @@ export class Card {
   showFacts(job) {
     const p = job.progress;
     const runs = !ENDED.has(job.status) && (!job.waiting_for || job.waiting_for === "children");
-    let step = job.step;
+    // Why it waits stands below.
+    let step = job.waiting_for === "retry" ? "waiting to try again" : job.step;
     if (job.waiting_for === "worker" && job.queue_position) step += `, place ${job.queue_position}`;
     if (job.waiting_for === "retry" && job.retry_at) step += `, at ${words.moment(job.retry_at)}`;
     this.fact.step.textContent = job.status === "FAILED" ? "failed" : step;

@@ -30,5 +30,7 @@ export function host(url) {
 }
 
 export function moment(iso) {
-  return new Date(iso).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  const then = new Date(iso);
+  const sameDay = then.toDateString() === new Date().toDateString();
+  return then.toLocaleString([], sameDay ? { timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" });
 }
