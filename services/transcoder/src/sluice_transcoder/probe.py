@@ -38,6 +38,8 @@ _ENTRIES = (
 #: Demuxers of bare streams, whose duration is guessed from size and first bit rate.
 _GUESSING = frozenset(
     {"aac", "mp3", "ac3", "eac3", "dts", "amr", "h264", "hevc", "mpegvideo", "m4v", "mpeg"}
+    # First to last time stamp, which joined HLS segments may start anew.
+    | {"mpegts"}
 )
 
 _HDR_TRANSFERS = frozenset({"smpte2084", "arib-std-b67"})
