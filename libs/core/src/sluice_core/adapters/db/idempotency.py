@@ -62,8 +62,10 @@ def remember(
         dialect.insert(idempotency_keys)
         .values(key=key, body_hash=body_hash, job_id=job_id, created_at=now)
         .on_conflict_do_nothing()
+        # Not every driver counts the rows of such an insert.
+        .returning(idempotency_keys.c.key)
     )
-    return connection.execute(insert).rowcount == 1
+    return connection.execute(insert).first() is not None
 
 
 def purge(connection: sa.Connection, *, now: float) -> int:
