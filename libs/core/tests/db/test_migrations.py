@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,46 @@ def test_three_processes_at_once(empty_url: str) -> None:
     engine = open_engine(empty_url)
     check(engine)
     engine.dispose()
+
+
+def test_a_second_migration_waits_for_the_first(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine(postgres_url)
+    real = command.upgrade
+    code = (
+        "import sys;"
+        "from sluice_core.adapters.db.engine import open_engine;"
+        "from sluice_core.adapters.db.migrate import upgrade;"
+        "upgrade(open_engine(sys.argv[1], patience=60))"
+    )
+    children: list[subprocess.Popen[bytes]] = []
+
+    def and_be_slow(config: Config, revision: str) -> None:
+        real(config, revision)
+        children.append(subprocess.Popen([sys.executable, "-c", code, postgres_url]))
+        _wait_for(engine, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+
+    monkeypatch.setattr(command, "upgrade", and_be_slow)
+    try:
+        upgrade(engine)
+        assert [child.wait(60) for child in children] == [0]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    check(engine)
+    engine.dispose()
+
+
+def _wait_for(engine: sa.Engine, query: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with read(engine) as c:
+            if c.execute(sa.text(query)).scalar_one():
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"never true: {query}")
 
 
 def test_a_migration_that_fails_leaves_nothing(
