@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from sluice_core.adapters.layout import Layout
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.presets import Preset, load_presets
 from sluice_transcoder.containers import CONTAINERS
-from sluice_transcoder.layout import Layout
 from sluice_transcoder.plan import Action, Plan, ToneMap, make_plan
 from sluice_transcoder.probe import Probe, Stream, StreamKind
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from sluice_core.adapters.layout import Layout
 from sluice_core.domain.errors import SluiceError
 from sluice_transcoder.containers import CONTAINERS
-from sluice_transcoder.layout import Layout
 from sluice_transcoder.plan import Action, AudioPlan, Plan, VideoPlan
 from sluice_transcoder.probe import Probe, Stream, StreamKind
 from sluice_transcoder.verify import check_result, check_source, check_tail, needs_reading

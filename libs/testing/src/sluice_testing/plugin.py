@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sluice_testing.clips import make, media
 from sluice_testing.database import database_url, engine, sqlite_template
 from sluice_testing.fixtures_site import sample_site
 from sluice_testing.postgres import own_postgres, postgres_server, postgres_url
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "database_url",
     "engine",
+    "make",
+    "media",
     "moto_server",
     "own_postgres",
     "own_redis",

@@ -19,12 +19,18 @@ class Meter:
     def __init__(self, sizes: Sequence[int | None]) -> None:
         self._sizes: list[int | None] = list(sizes)
         self._done = [0] * len(sizes)
+        self._told = [False] * len(sizes)
         self._current = 0
 
     @property
     def position(self) -> tuple[int, int]:
         """Changes whenever bytes arrive."""
         return self._current, sum(self._done)
+
+    @property
+    def size_was_told(self) -> bool:
+        """Whether the site named the exact size of the current track while it was fetched."""
+        return self._told[self._current]
 
     def begin(self, number: int) -> None:
         """The next reports are of this track."""
@@ -43,11 +49,12 @@ class Meter:
         """Take one report of the child and give the whole job's progress.
 
         Args:
-            report: `bytes`, `total` or None, `speed` in bytes per second or None.
+            report: `bytes`, `total` or None, `estimated`, `speed` in bytes per second or None.
         """
         self._done[self._current] = int(report["bytes"])
         if report.get("total"):
             self._sizes[self._current] = int(report["total"])
+            self._told[self._current] = not report.get("estimated")
         return self._progress(report.get("speed"))
 
     def _progress(self, speed: float | None) -> Progress:

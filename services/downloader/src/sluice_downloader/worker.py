@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sluice_core.domain.errors import SluiceError
+from sluice_core.adapters.layout import read_layout
+from sluice_core.domain.errors import ErrorClass, SluiceError
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
@@ -109,6 +110,7 @@ def fetch(
         on_event=on_event,
         marker=lambda: meter.position,
     )
+    refuse_cut_file(path, promised=meter.size_was_told)
     return newest
 
 
@@ -124,6 +126,25 @@ def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -
         "rate_limit": settings.egress.rate_limit or None,
         "egress": media_child.egress_request(settings.egress),
     }
+
+
+def refuse_cut_file(path: Path, *, promised: bool) -> None:
+    """Refuse a file whose own structure says that its end is missing.
+
+    Args:
+        promised: the site named its size, and that many bytes came: asking again is of no use.
+
+    Raises:
+        SluiceError: `incomplete`; the file is gone, so that another try begins anew.
+    """
+    if read_layout(path).complete:
+        return
+    path.unlink()
+    raise SluiceError(
+        "the end of the media is missing",
+        code="incomplete",
+        error_class=ErrorClass.PERMANENT if promised else None,
+    )
 
 
 def keep(run: Run, track: Track) -> Source:

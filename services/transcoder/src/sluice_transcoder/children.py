@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sluice_core.adapters.layout import read_layout
 from sluice_core.domain.errors import (
     CanceledRunError,
     HandBackError,
@@ -23,7 +24,6 @@ from sluice_core.runtime.children import (
     run,
 )
 from sluice_transcoder.errors import error_from, is_cut_short
-from sluice_transcoder.layout import read_layout
 from sluice_transcoder.probe import Probe, parse_probe, probe_command, tail_command
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sluice_transcoder.layout import Layout
+    from sluice_core.adapters.layout import Layout
 
 #: ffmpeg opens local files only, and only by demuxers that read one file: a "video" that is a
 #: playlist, a concat script or an SDP could name any other file of the machine.

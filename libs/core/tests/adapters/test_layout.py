@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice_transcoder.layout import Layout, read_layout
+from sluice_core.adapters.layout import Layout, read_layout
 
 CLIP = (
     *("-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=2"),
