@@ -1,11 +1,13 @@
-"""What could not be done and waits for a person; capped, oldest out first."""
+"""What could not be done and waits for a person; capped, oldest out first and counted."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from sluice_core.adapters.db import counters
 from sluice_core.adapters.db.schema import dead_letters
 from sluice_core.adapters.ids import new_id
 
@@ -13,6 +15,21 @@ from sluice_core.adapters.ids import new_id
 CAP = 10_000
 MAX_REASON = 500
 MAX_PAYLOAD = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One row; times are Unix seconds."""
+
+    id: str
+    #: Queue or stage that it came from.
+    queue: str
+    #: None when the message could not be read.
+    job_id: str | None
+    reason: str
+    #: The message as it came, cut; empty when the job's own row says all.
+    payload: str
+    created_at: float
 
 
 def add(
@@ -24,7 +41,7 @@ def add(
     payload: str,
     now: float,
 ) -> str:
-    """Keep a letter; returns its id."""
+    """Keep a letter; returns its id. The oldest beyond `CAP` go, and are counted."""
     letter_id = new_id()
     connection.execute(
         sa.insert(dead_letters).values(
@@ -36,24 +53,68 @@ def add(
             created_at=now,
         )
     )
+    trim(connection)
     return letter_id
 
 
-def trim(connection: sa.Connection) -> int:
-    """Drop the oldest beyond `CAP`; returns how many."""
-    oldest_kept = connection.execute(
-        sa.select(dead_letters.c.id).order_by(dead_letters.c.id.desc()).offset(CAP - 1).limit(1)
+def trim(connection: sa.Connection, *, cap: int = CAP) -> int:
+    """Drop the oldest beyond the cap; returns how many."""
+    newest_over = connection.execute(
+        sa.select(dead_letters.c.id).order_by(dead_letters.c.id.desc()).offset(cap).limit(1)
     ).scalar()
-    if oldest_kept is None:
+    if newest_over is None:
         return 0
-    return connection.execute(
-        sa.delete(dead_letters).where(dead_letters.c.id < oldest_kept)
+    dropped = connection.execute(
+        sa.delete(dead_letters).where(dead_letters.c.id <= newest_over)
     ).rowcount
+    counters.add(connection, counters.DEAD_LETTERS_DROPPED, dropped)
+    return dropped
 
 
-def list_page(connection: sa.Connection, *, before_id: str | None, limit: int) -> list[sa.Row[Any]]:
-    """Newest first."""
+def get(connection: sa.Connection, letter_id: str) -> Letter | None:
+    row = connection.execute(sa.select(dead_letters).where(dead_letters.c.id == letter_id)).first()
+    return _to_letter(row) if row else None
+
+
+def list_page(
+    connection: sa.Connection,
+    *,
+    before_id: str | None,
+    limit: int,
+    queue: str | None = None,
+    job_id: str | None = None,
+) -> list[Letter]:
+    """Newest first, keyset pages.
+
+    Args:
+        connection: to read from.
+        before_id: last id of the page before.
+        limit: rows of a page.
+        queue: a queue, or a stage for all of its queues.
+        job_id: letters of this job only.
+
+    """
     query = sa.select(dead_letters).order_by(dead_letters.c.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(dead_letters.c.id < before_id)
-    return list(connection.execute(query))
+    if queue is not None:
+        of_stage = dead_letters.c.queue.startswith(f"{queue}.", autoescape=True)
+        query = query.where(sa.or_(dead_letters.c.queue == queue, of_stage))
+    if job_id is not None:
+        query = query.where(dead_letters.c.job_id == job_id)
+    return [_to_letter(r) for r in connection.execute(query)]
+
+
+def drop(connection: sa.Connection, letter_id: str) -> bool:
+    """Remove a letter; False when there is none."""
+    gone = connection.execute(sa.delete(dead_letters).where(dead_letters.c.id == letter_id))
+    return gone.rowcount == 1
+
+
+def remove_of_job(connection: sa.Connection, job_id: str) -> None:
+    """The job runs again, or is gone: nobody needs to look at its letters any more."""
+    connection.execute(sa.delete(dead_letters).where(dead_letters.c.job_id == job_id))
+
+
+def _to_letter(row: sa.Row[Any]) -> Letter:
+    return Letter(row.id, row.queue, row.job_id, row.reason, row.payload, row.created_at)

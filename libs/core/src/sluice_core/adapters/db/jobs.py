@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from sluice_core.adapters.db import outbox, runs
+from sluice_core.adapters.db import dead_letters, outbox, runs
 from sluice_core.adapters.db.rows import (
     error_columns,
     next_version,
@@ -308,6 +308,7 @@ def _lock_retryable(connection: sa.Connection, job_id: str) -> Job | None:
 
 def _restart(connection: sa.Connection, job: Job, *, now: float) -> outbox.OutboxRow:
     stage = first_stage_left(job)
+    dead_letters.remove_of_job(connection, job.id)
     # A job that has done nothing yet begins at its beginning.
     status = Status.PENDING if stage is Actor.PARSE else RUNNING_STATE[stage]
     row = connection.execute(

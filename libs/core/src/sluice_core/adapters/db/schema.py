@@ -171,10 +171,18 @@ dead_letters = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("queue", sa.String(64), nullable=False),
-    sa.Column("job_id", _Id),
-    #: `exhausted`, `unreadable`, `unknown_actor`, `unknown_job`.
+    sa.Column("job_id", _Id, index=True),
+    #: One sentence, or `<error code>: <message>`.
     sa.Column("reason", Words(500), nullable=False),
     #: The message as it came, cut at 2,000 characters.
     sa.Column("payload", Words, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
+)
+
+#: What was given up, e.g. dead letters beyond the cap.
+counters = sa.Table(
+    "counters",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
 )

@@ -12,6 +12,7 @@ from sluice_core.adapters.db.rows import next_version, to_job
 from sluice_core.adapters.db.schema import (
     artifacts,
     attempts,
+    dead_letters,
     idempotency_keys,
     jobs,
 )
@@ -72,7 +73,7 @@ def done(connection: sa.Connection, sweep: Sweep) -> None:
     if not sweep.delete_row:
         connection.execute(sa.update(jobs).where(same).values(sweep_at=None))
         return
-    for table in (attempts, outbox_table, idempotency_keys):
+    for table in (attempts, outbox_table, idempotency_keys, dead_letters):
         connection.execute(sa.delete(table).where(table.c.job_id == sweep.job_id))
     connection.execute(sa.delete(jobs).where(jobs.c.id == sweep.job_id))
 

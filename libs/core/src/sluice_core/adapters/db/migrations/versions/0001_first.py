@@ -77,6 +77,13 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_dead_letters")),
     )
+    op.create_index(op.f("ix_dead_letters_job_id"), "dead_letters", ["job_id"], unique=False)
+    op.create_table(
+        "counters",
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("value", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_counters")),
+    )
     op.create_table(
         "idempotency_keys",
         sa.Column("key", sa.String(length=64), nullable=False),

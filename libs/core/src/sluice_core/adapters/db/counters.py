@@ -1,0 +1,29 @@
+"""Counts of what was given up, kept with the state so that no restart forgets them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from sluice_core.adapters.db.schema import counters
+
+#: Dead letters pushed out by newer ones.
+DEAD_LETTERS_DROPPED = "dead_letters_dropped"
+
+
+def add(connection: sa.Connection, name: str, count: int) -> None:
+    """Raise a counter, which need not exist yet."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    insert = dialect.insert(counters).values(name=name, value=count)
+    connection.execute(
+        insert.on_conflict_do_update(
+            index_elements=[counters.c.name],
+            set_={"value": counters.c.value + insert.excluded.value},
+        )
+    )
+
+
+def read(connection: sa.Connection, name: str) -> int:
+    """The counter's value; 0 when nothing was counted yet."""
+    query = sa.select(counters.c.value).where(counters.c.name == name)
+    return connection.execute(query).scalar() or 0
