@@ -18,7 +18,6 @@ from sluice_core.adapters.db.engine import check, open_engine, read, write
 from sluice_core.adapters.db.migrate import upgrade
 from sluice_core.adapters.db.schema import REVISION
 from sluice_core.domain.errors import ConfigError, StoreAwayError
-from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_testing.factories import NOW, make_job, run_at
 from sluice_testing.postgres import PostgresServer
@@ -116,54 +115,39 @@ def test_a_refusal_is_not_away(engine: sa.Engine) -> None:
         c.execute(sa.insert(schema.jobs).values(id=job.id))
 
 
-def test_an_end_and_a_cancel_at_once_do_not_block_each_other(
-    database_url: str, opened: Opened
+def _cancel(c: sa.Connection, run: runs.Claim) -> object:
+    return jobs.cancel(c, run.job.id, now=NOW)
+
+
+def _declare_lost(c: sa.Connection, run: runs.Claim) -> object:
+    return runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
+
+
+@pytest.mark.parametrize(("other", "wins"), [(_cancel, True), (_declare_lost, False)])
+def test_an_end_and_another_hand_at_once_do_not_block_each_other(
+    engine: sa.Engine, other: Callable[[sa.Connection, runs.Claim], object], *, wins: bool
 ) -> None:
-    """Each locks the job before its attempt; two orders would be a deadlock on PostgreSQL."""
-    engine = opened(database_url)
-    with write(engine) as c:
-        pairs = [run_at(c, Actor.DOWNLOAD) for _ in range(3)]
-    for run in pairs:
-        outcome: list[object] = []
-
-        def cancel(run: runs.Claim = run, outcome: list[object] = outcome) -> None:
-            with write(engine) as c:
-                outcome.append(jobs.cancel(c, run.job.id, now=NOW))
-
-        with write(engine) as c:
-            # The end's first lock is taken, its second not yet.
-            runs.write_progress(c, run.job, Progress(), now=NOW)
-            thread = threading.Thread(target=cancel)
-            thread.start()
-            _wait_until_blocked(engine)
-            runs.hand_back(c, run, now=NOW)
-        thread.join(20)
-        assert outcome != [None]
-        assert len(outcome) == 1
-
-
-def test_an_end_and_a_declared_loss_at_once_do_not_block_each_other(
-    database_url: str, opened: Opened
-) -> None:
-    engine = opened(database_url)
+    """All lock the job before its attempt; two orders would be a deadlock on PostgreSQL."""
+    outcome: list[object] = []
+    threads: list[threading.Thread] = []
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
-    outcome: list[object] = []
 
-    def declare() -> None:
-        with write(engine) as c:
-            outcome.append(
-                runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
-            )
+    def interfere() -> None:
+        with write(engine) as second:
+            outcome.append(other(second, run))
+
+    def after_the_first_lock(*_args: object) -> None:
+        if not threads:
+            threads.append(threading.Thread(target=interfere))
+            threads[0].start()
+            _wait_until_blocked(engine)
 
     with write(engine) as c:
-        runs.write_progress(c, run.job, Progress(), now=NOW)
-        thread = threading.Thread(target=declare)
-        thread.start()
-        _wait_until_blocked(engine)
+        sa.event.listen(c, "after_cursor_execute", after_the_first_lock)
         runs.hand_back(c, run, now=NOW)
-    thread.join(20)
-    assert outcome == [None]
+    threads[0].join(20)
+    assert [found is not None for found in outcome] == [wins]
 
 
 def _wait_until_blocked(engine: sa.Engine) -> None:
