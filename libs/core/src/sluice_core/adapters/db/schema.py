@@ -32,6 +32,8 @@ jobs = sa.Table(
     sa.Column("dedup_key", sa.String(64), unique=True),
     sa.Column("api_key_id", _Id, index=True),
     sa.Column("parent_id", _Id),
+    #: The schedule or subscription that made the job.
+    sa.Column("schedule_id", _Id),
     sa.Column("entry_key", sa.String(64)),
     sa.Column("entry", Json),
     sa.Column("expansion_done", sa.Boolean),
@@ -185,4 +187,96 @@ counters = sa.Table(
     metadata,
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
+)
+
+#: What is to happen again and again: see `sluice_core.domain.schedule`.
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("name", sa.String(128), nullable=False, unique=True),
+    #: `submit`, `subscription` or `builtin`.
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    #: Either a cron expression, read in the time zone, or an interval and its anchor.
+    sa.Column("cron", sa.String(128)),
+    sa.Column("timezone", sa.String(64), nullable=False),
+    sa.Column("every", sa.Double),
+    sa.Column("anchor", sa.Double, nullable=False),
+    #: `skip` or `once`.
+    sa.Column("missed", sa.String(8), nullable=False),
+    #: The request of its jobs; null for what is built in.
+    sa.Column("request", Json),
+    #: Subscription: whether entries that were there from the start become jobs too.
+    sa.Column("backfill", sa.Boolean, nullable=False, server_default=sa.false()),
+    #: Subscription: its list was read to the end at least once.
+    sa.Column("baseline_done", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("api_key_id", _Id),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    #: Null when it never fires any more.
+    sa.Column("next_at", sa.Double),
+    sa.Index("ix_schedules_next_at", "next_at"),
+)
+
+#: One row per schedule and planned time: its primary key is what makes each firing happen once.
+firings = sa.Table(
+    "firings",
+    metadata,
+    sa.Column("schedule_id", _Id, primary_key=True),
+    sa.Column("planned_at", sa.Double, primary_key=True),
+    sa.Column("fired_at", sa.Double, nullable=False),
+    #: Null while a built-in task runs.
+    sa.Column("ended_at", sa.Double),
+    #: `ok`, `failed`, `overlap`, `missed` or `lost`; null while it runs.
+    sa.Column("outcome", sa.String(16)),
+    sa.Column("job_id", _Id),
+    sa.Column("message", Words(500)),
+    #: Fence of the leader that fired it.
+    sa.Column("fence", sa.BigInteger, nullable=False),
+)
+
+#: Who leads; see `sluice_core.adapters.db.leases`.
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    #: Empty when it was given back.
+    sa.Column("holder", sa.String(128), nullable=False),
+    #: Raised by each change of holder.
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    #: Raised by the holder: a sign of life that needs no clock.
+    sa.Column("beat", sa.BigInteger, nullable=False),
+)
+
+#: Entries of a subscription's list that were seen: they become jobs once.
+subscription_entries = sa.Table(
+    "subscription_entries",
+    metadata,
+    sa.Column("schedule_id", _Id, primary_key=True),
+    #: SHA-256 of the entry's key, in hex.
+    sa.Column("entry_key", sa.String(64), primary_key=True),
+    #: When it last stood in the list.
+    sa.Column("seen_at", sa.Double, nullable=False),
+)
+
+#: Ends of jobs that somebody asked to be told of.
+callbacks = sa.Table(
+    "callbacks",
+    metadata,
+    sa.Column("job_id", _Id, primary_key=True),
+    #: The job's epoch when it ended: a job may end several times, by retry.
+    sa.Column("epoch", sa.Integer, primary_key=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("lane", sa.String(16), nullable=False),
+    sa.Column("url", sa.Text, nullable=False),
+    #: The job as it was then, in the form of the API.
+    sa.Column("body", Json, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("ended_at", sa.Double),
+    #: `sent` or `gave_up`; null while it is on its way.
+    sa.Column("outcome", sa.String(16)),
+    sa.Column("error", Words(500)),
+    sa.Index("ix_callbacks_created_at", "created_at"),
 )

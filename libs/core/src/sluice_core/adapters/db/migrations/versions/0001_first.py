@@ -111,6 +111,7 @@ def upgrade() -> None:
         sa.Column("dedup_key", sa.String(length=64), nullable=True),
         sa.Column("api_key_id", sa.String(length=26), nullable=True),
         sa.Column("parent_id", sa.String(length=26), nullable=True),
+        sa.Column("schedule_id", sa.String(length=26), nullable=True),
         sa.Column("entry_key", sa.String(length=64), nullable=True),
         sa.Column(
             "entry",
@@ -189,3 +190,80 @@ def upgrade() -> None:
     op.create_index(
         "ix_outbox_published_at_due_at", "outbox", ["published_at", "due_at"], unique=False
     )
+    op.create_table(
+        "schedules",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("enabled", sa.Boolean(), nullable=False),
+        sa.Column("cron", sa.String(length=128), nullable=True),
+        sa.Column("timezone", sa.String(length=64), nullable=False),
+        sa.Column("every", sa.Double(), nullable=True),
+        sa.Column("anchor", sa.Double(), nullable=False),
+        sa.Column("missed", sa.String(length=8), nullable=False),
+        sa.Column(
+            "request",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=True,
+        ),
+        sa.Column("backfill", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("baseline_done", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("api_key_id", sa.String(length=26), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.Column("next_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_schedules")),
+        sa.UniqueConstraint("name", name=op.f("uq_schedules_name")),
+    )
+    op.create_index("ix_schedules_next_at", "schedules", ["next_at"], unique=False)
+    op.create_table(
+        "firings",
+        sa.Column("schedule_id", sa.String(length=26), nullable=False),
+        sa.Column("planned_at", sa.Double(), nullable=False),
+        sa.Column("fired_at", sa.Double(), nullable=False),
+        sa.Column("ended_at", sa.Double(), nullable=True),
+        sa.Column("outcome", sa.String(length=16), nullable=True),
+        sa.Column("job_id", sa.String(length=26), nullable=True),
+        sa.Column("message", sa.String(length=500), nullable=True),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("schedule_id", "planned_at", name=op.f("pk_firings")),
+    )
+    op.create_table(
+        "leases",
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("holder", sa.String(length=128), nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("beat", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_leases")),
+    )
+    op.create_table(
+        "subscription_entries",
+        sa.Column("schedule_id", sa.String(length=26), nullable=False),
+        sa.Column("entry_key", sa.String(length=64), nullable=False),
+        sa.Column("seen_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("schedule_id", "entry_key", name=op.f("pk_subscription_entries")),
+    )
+    op.create_table(
+        "callbacks",
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("lane", sa.String(length=16), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column(
+            "body",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=False,
+        ),
+        sa.Column("tries", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("ended_at", sa.Double(), nullable=True),
+        sa.Column("outcome", sa.String(length=16), nullable=True),
+        sa.Column("error", sa.String(length=500), nullable=True),
+        sa.PrimaryKeyConstraint("job_id", "epoch", name=op.f("pk_callbacks")),
+    )
+    op.create_index("ix_callbacks_created_at", "callbacks", ["created_at"], unique=False)
