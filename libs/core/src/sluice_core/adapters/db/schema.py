@@ -91,6 +91,8 @@ attempts = sa.Table(
     sa.Column("queue", sa.String(64), nullable=False),
     sa.Column("published_at", sa.Double),
     sa.Column("publishes", sa.Integer, nullable=False, server_default="0"),
+    #: How often the message was given to a worker, this time included.
+    sa.Column("deliveries", sa.Integer, nullable=False, server_default="1"),
     sa.Column("delivered_at", sa.Double),
     sa.Column("claimed_at", sa.Double, nullable=False),
     #: A counter, raised while the worker lives: no clock is compared with another.

@@ -14,6 +14,7 @@ import dramatiq
 from dramatiq.message import Message
 
 from sluice_core.adapters.redis import call
+from sluice_core.domain.explain import Sight
 from sluice_core.runtime.broker.names import ALL_QUEUES, NAMESPACE
 from sluice_core.runtime.broker.scripts import Scripts
 
@@ -140,6 +141,18 @@ class SluiceBroker(dramatiq.Broker):
     def place(self, message_id: str, queue: str) -> Place:
         """Where one message is."""
         return Place(self.scripts.place([(queue, message_id)])[0])
+
+    def sights(self, entries: Sequence[tuple[str, str]]) -> list[Sight]:
+        """All that is known of each (queue, id), at one moment."""
+        return [
+            Sight(
+                place=place,
+                before=before if before >= 0 else None,
+                handed_out=handed_out,
+                worker=worker or None,
+            )
+            for place, before, handed_out, worker in self.scripts.sight(entries)
+        ]
 
     def is_waiting(self, entries: Sequence[tuple[str, str]]) -> set[str]:
         """Of many (queue, id), the ids that wait."""

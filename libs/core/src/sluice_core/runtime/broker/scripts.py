@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
     import redis
 
-_NAMES = ("publish", "fetch", "settle", "reconcile", "reap", "beat", "stats", "place", "remove")
+_NAMES = (
+    "publish",
+    "fetch",
+    "settle",
+    "reconcile",
+    "reap",
+    "beat",
+    "stats",
+    "place",
+    "remove",
+    "sight",
+)
 
 
 class Settle(StrEnum):
@@ -108,6 +119,11 @@ class Scripts:
         """`waiting`, `in_flight` or `absent` for each (queue, id)."""
         args = [part for entry in entries for part in entry]
         return [place.decode() for place in self._run("place", args)]
+
+    def sight(self, entries: Iterable[tuple[str, str]]) -> list[tuple[str, int, int, str]]:
+        """(place, how many come first or -1, times handed out, holder or "") per (queue, id)."""
+        rows = self._run("sight", [part for entry in entries for part in entry])
+        return [(p.decode(), before, tries, holder.decode()) for p, before, tries, holder in rows]
 
     def remove(self, queue: str, message_id: str) -> bool:
         """Take a waiting message away; False when it does not wait."""

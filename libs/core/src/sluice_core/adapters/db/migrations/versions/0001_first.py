@@ -46,6 +46,7 @@ def upgrade() -> None:
         sa.Column("queue", sa.String(length=64), nullable=False),
         sa.Column("published_at", sa.Double(), nullable=True),
         sa.Column("publishes", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("deliveries", sa.Integer(), server_default="1", nullable=False),
         sa.Column("delivered_at", sa.Double(), nullable=True),
         sa.Column("claimed_at", sa.Double(), nullable=False),
         sa.Column("beat", sa.BigInteger(), server_default="0", nullable=False),
