@@ -16,7 +16,7 @@ from sluice_core.adapters import settings as settings_module
 from sluice_core.adapters.db import migrate
 from sluice_core.adapters.db.engine import open_engine
 from sluice_core.adapters.settings import Settings
-from sluice_core.adapters.storage.base import open_storage
+from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.errors import ConfigError, StoreAwayError
 
 #: The services, in the order of their start.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from sluice_core.adapters.storage.base import Stat, Storage, open_storage
+from sluice_core.adapters.storage.base import Stat, Storage
+from sluice_core.adapters.storage.choose import open_storage
 
 __all__ = ["Stat", "Storage", "open_storage"]

@@ -1,4 +1,4 @@
-"""The interface of a storage, and the one place that chooses one."""
+"""The interface of a storage."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
-
-from sluice_core.domain.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +67,3 @@ def key_parts(key: str) -> list[str]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ValueError(f"not a storage key: {key!r}")
     return parts
-
-
-def open_storage(url: str) -> Storage:
-    """A storage for `file:///folder` or `s3://bucket/prefix?endpoint=…`.
-
-    Raises:
-        ConfigError: the address is of no use.
-
-    """
-    parts = urlsplit(url)
-    if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
-        from sluice_core.adapters.storage.folder import FolderStorage  # noqa: PLC0415  # lazy
-
-        return FolderStorage(Path(unquote(parts.path)))
-    if parts.scheme == "s3" and parts.netloc:
-        # boto3 is heavy and only in images that use it.
-        from sluice_core.adapters.storage.s3 import S3Storage  # noqa: PLC0415
-
-        return S3Storage.from_url(url)
-    raise ConfigError("SLUICE_STORAGE_URL must be file:///folder or s3://bucket/prefix.")
