@@ -87,6 +87,12 @@ class Api:
         """`cancel` or `retry`."""
         return self._call("POST", f"v1/jobs/{quote(job_id, safe='')}/{what}")
 
+    def post(self, path: str) -> Any:
+        return self._call("POST", path)
+
+    def remove(self, path: str) -> None:
+        self._call("DELETE", path)
+
     def delete(self, job_id: str) -> None:
         self._call("DELETE", f"v1/jobs/{quote(job_id, safe='')}")
 

@@ -331,6 +331,7 @@ class Stats(BaseModel):
     outbox_pending: int
     outbox_lag_seconds: float
     dead_letters: int
+    dead_letters_dropped: int = Field(description="Pushed out by newer ones, ever since.")
     sse_clients: int
     storage_free_bytes: int | None
 

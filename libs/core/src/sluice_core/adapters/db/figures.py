@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from sluice_core.adapters.db import counters
 from sluice_core.adapters.db import outbox as outbox_store
 from sluice_core.adapters.db.schema import dead_letters, jobs, outbox
 from sluice_core.domain.states import Status
@@ -46,4 +47,5 @@ def summary(connection: sa.Connection, *, now: float) -> dict[str, Any]:
         "outbox_pending": pending,
         "outbox_lag_seconds": lag,
         "dead_letters": letters,
+        "dead_letters_dropped": counters.read(connection, counters.DEAD_LETTERS_DROPPED),
     }

@@ -1,0 +1,81 @@
+"""`sluice dead-letters`: what could not be done and waits for a person."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import click
+
+from sluice_cli.client.api import Api
+from sluice_cli.commands.server import connect, server_options
+from sluice_cli.table import print_json, print_rows
+
+_PAGE = 200
+
+
+@click.group("dead-letters", invoke_without_command=True)
+@click.pass_context
+def dead_letters(ctx: click.Context) -> None:
+    """Work that could not be done: list it, send it back, or drop it."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_)
+
+
+@dead_letters.command("list")
+@click.option("--queue", help="Only of this queue, or of all queues of this stage.")
+@click.option("--job", "job_id", help="Only of this job.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
+@server_options
+def list_(
+    *,
+    queue: str | None = None,
+    job_id: str | None = None,
+    limit: int = 20,
+    server: str | None = None,
+    api_key: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """List dead letters, newest first."""
+    with connect(server, api_key) as api:
+        letters = _letters(api, limit=limit, queue=queue, job=job_id)
+    if as_json:
+        for letter in letters:
+            print_json(letter)
+        return
+    rows = ([x["id"], x["created_at"], x["queue"], x["job_id"], x["reason"]] for x in letters)
+    print_rows(rows, head=("ID", "SINCE", "QUEUE", "JOB", "REASON"))
+
+
+def _letters(api: Api, *, limit: int, **filters: str | None) -> list[dict[str, str]]:
+    asked = {name: value for name, value in filters.items() if value is not None}
+    found: list[dict[str, str]] = []
+    while len(found) < limit:
+        page = api.get("v1/dead-letters", {**asked, "limit": min(_PAGE, limit - len(found))})
+        found += page["dead_letters"]
+        if not page["next_cursor"]:
+            break
+        asked["cursor"] = page["next_cursor"]
+    return found
+
+
+@dead_letters.command()
+@click.argument("letter_ids", metavar="ID...", nargs=-1, required=True)
+@server_options
+def requeue(letter_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+    """Do again what the letters stand for; they are gone then."""
+    with connect(server, api_key) as api:
+        for letter_id in letter_ids:
+            job = api.post(f"v1/dead-letters/{quote(letter_id, safe='')}/requeue")["job_id"]
+            click.echo(f"{letter_id} requeued: job {job}")
+
+
+@dead_letters.command()
+@click.argument("letter_ids", metavar="ID...", nargs=-1, required=True)
+@server_options
+def drop(letter_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+    """Remove letters; their jobs stay as they are."""
+    with connect(server, api_key) as api:
+        for letter_id in letter_ids:
+            api.remove(f"v1/dead-letters/{quote(letter_id, safe='')}")
+            click.echo(f"{letter_id} dropped")

@@ -1,0 +1,122 @@
+"""What could not be done, for a person to look at, send back or drop."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from flask import Response, jsonify
+from flask_openapi3.blueprint import APIBlueprint
+from flask_openapi3.models.tag import Tag
+from pydantic import BaseModel, ConfigDict, Field
+
+from sluice_api.caller import need
+from sluice_api.deps import Deps
+from sluice_api.models import MAX_PAGE, PAGE, Text
+from sluice_api.problems import Code, ProblemError, not_found
+from sluice_core.adapters.db import dead_letters, requeue
+from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.db.access import Scope
+from sluice_core.domain.job import Job
+from sluice_core.domain.view import timestamp
+
+_TAG = Tag(name="dead letters", description="What could not be done and waits for a person.")
+_ID = r"^[0-9A-Z]{26}$"
+_UNKNOWN = "There is no such dead letter."
+
+
+class LetterPath(BaseModel):
+    id: Text = Field(pattern=_ID, description="Dead letter id.")
+
+
+class LetterQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    queue: Text | None = Field(
+        None, max_length=64, description="A queue, e.g. `download.bulk`, or a stage."
+    )
+    job: str | None = Field(None, pattern=_ID, description="Letters of this job.")
+    cursor: str | None = Field(None, pattern=_ID, description="`next_cursor` of the page before.")
+    limit: int = Field(PAGE, ge=1, le=MAX_PAGE)
+
+
+class LetterModel(BaseModel):
+    id: str
+    queue: str
+    job_id: str | None = Field(description="null when the message could not be read.")
+    reason: str
+    payload: str = Field(description="The message as it came, cut at 2,000 characters.")
+    created_at: datetime
+
+
+class LetterList(BaseModel):
+    dead_letters: list[LetterModel]
+    next_cursor: str | None
+
+
+class LetterRequeued(BaseModel):
+    id: str
+    job_id: str
+
+
+class LetterDropped(BaseModel):
+    id: str
+    dropped: bool
+
+
+def build(deps: Deps) -> APIBlueprint:
+    api = APIBlueprint("dead_letters", __name__, url_prefix="/v1/dead-letters", abp_tags=[_TAG])
+
+    @api.get("", summary="List dead letters, newest first", responses={200: LetterList})
+    def list_letters(query: LetterQuery) -> Response:
+        """Operators only."""
+        need(Scope.OPERATE)
+        found = deps.database.read(
+            lambda c: dead_letters.list_page(
+                c,
+                before_id=query.cursor,
+                limit=query.limit + 1,
+                queue=query.queue,
+                job_id=query.job,
+            )
+        )
+        page = found[: query.limit]
+        following = page[-1].id if len(found) > len(page) else None
+        return jsonify({"dead_letters": [_view(x) for x in page], "next_cursor": following})
+
+    @api.post("/<string:id>/requeue", summary="Do it again", responses={202: LetterRequeued})
+    def send_back(path: LetterPath) -> Response:
+        """Retries the letter's job; 409 when nothing can be done again. The letter goes."""
+        need(Scope.OPERATE)
+        now = deps.clock()
+
+        def work(connection: sa.Connection) -> tuple[requeue.Requeued, Job | None]:
+            done = requeue.requeue(connection, path.id, now=now)
+            if done is None:
+                not_found(_UNKNOWN)
+            return done, job_store.get(connection, done.job_id)
+
+        try:
+            done, job = deps.database.write(work)
+        except requeue.NotRequeueableError as exc:
+            raise ProblemError(409, Code.CONFLICT, str(exc)) from exc
+        deps.publisher.send(done.orders, [job] if job else [])
+        response = jsonify({"id": path.id, "job_id": done.job_id})
+        response.status_code = 202
+        return response
+
+    @api.delete("/<string:id>", summary="Drop a dead letter", responses={200: LetterDropped})
+    def drop(path: LetterPath) -> Response:
+        """Its job, if any, stays as it is."""
+        need(Scope.OPERATE)
+        if not deps.database.write(lambda c: dead_letters.drop(c, path.id)):
+            not_found(_UNKNOWN)
+        return jsonify({"id": path.id, "dropped": True})
+
+    return api
+
+
+def _view(letter: dead_letters.Letter) -> dict[str, Any]:
+    return {**asdict(letter), "created_at": timestamp(letter.created_at)}
