@@ -1,0 +1,1 @@
+"""The examination that `sluice doctor` makes: jobs whose ends are known beforehand."""
