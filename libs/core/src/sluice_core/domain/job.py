@@ -79,6 +79,8 @@ class Job:
     updated_at: float
     api_key_id: str | None = None
     parent_id: str | None = None
+    #: The schedule or subscription that made it.
+    schedule_id: str | None = None
     #: What the parent's list said of this entry: {"url", "index", "title", ...}.
     entry: dict[str, Any] | None = None
     #: True once the list of a collection was read to its end; None when no collection.

@@ -9,20 +9,19 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from sluice_core.adapters.db import dead_letters, outbox, runs
+from sluice_core.adapters.db import dead_letters, outbox, parts, runs
 from sluice_core.adapters.db.rows import (
     error_columns,
     next_version,
     options_of,
     progress_columns,
-    to_artifact,
     to_job,
 )
-from sluice_core.adapters.db.schema import artifacts, attempts, jobs
+from sluice_core.adapters.db.schema import attempts, jobs
 from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import CODES
-from sluice_core.domain.job import Artifact, ChildCounts, Job, JobError, Progress, Request
+from sluice_core.domain.job import Job, JobError, Progress, Request
 from sluice_core.domain.lanes import Actor, queue_name
 from sluice_core.domain.states import ACTIVE, RETRYABLE, RUNNING_STATE, Status, WaitingFor
 
@@ -40,6 +39,7 @@ class NewJob:
     dedup_key: str | None = None
     api_key_id: str | None = None
     parent_id: str | None = None
+    schedule_id: str | None = None
     entry_key: str | None = None
     entry: dict[str, Any] | None = None
     traceparent: str | None = None
@@ -92,6 +92,7 @@ def _row_of(job: NewJob, now: float) -> dict[str, Any]:
         "dedup_key": job.dedup_key,
         "api_key_id": job.api_key_id,
         "parent_id": job.parent_id,
+        "schedule_id": job.schedule_id,
         "entry_key": job.entry_key,
         "entry": job.entry,
         "title": (job.entry or {}).get("title"),
@@ -183,35 +184,8 @@ def _conditions(where: Filter) -> list[sa.ColumnElement[bool]]:
     return found
 
 
-def child_counts(connection: sa.Connection, parent_ids: Sequence[str]) -> dict[str, ChildCounts]:
-    """Counted by query: there is no counter that could be wrong."""
-    query = (
-        sa.select(jobs.c.parent_id, jobs.c.status, sa.func.count())
-        .where(jobs.c.parent_id.in_(parent_ids), _VISIBLE)
-        .group_by(jobs.c.parent_id, jobs.c.status)
-    )
-    by_parent: dict[str, dict[Status, int]] = {}
-    for parent_id, status, count in connection.execute(query):
-        by_parent.setdefault(parent_id, {})[Status(status)] = count
-    return {parent_id: _counts(of) for parent_id, of in by_parent.items()}
-
-
-def _counts(of: dict[Status, int]) -> ChildCounts:
-    return ChildCounts(
-        total=sum(of.values()),
-        success=of.get(Status.SUCCESS, 0) + of.get(Status.PARTIAL, 0),
-        failed=of.get(Status.FAILED, 0),
-        canceled=of.get(Status.CANCELED, 0),
-        active=sum(n for s, n in of.items() if s in ACTIVE),
-    )
-
-
-def files_of(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Artifact]]:
-    query = sa.select(artifacts).where(artifacts.c.job_id.in_(job_ids)).order_by(artifacts.c.name)
-    found: dict[str, list[Artifact]] = {}
-    for row in connection.execute(query):
-        found.setdefault(row.job_id, []).append(to_artifact(row))
-    return found
+child_counts = parts.child_counts
+files_of = parts.files_of
 
 
 def attempts_of(connection: sa.Connection, job_id: str) -> list[sa.Row[Any]]:

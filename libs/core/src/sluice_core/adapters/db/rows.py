@@ -46,6 +46,7 @@ def to_job(row: sa.Row[Any]) -> Job:
         updated_at=r["updated_at"],
         api_key_id=r["api_key_id"],
         parent_id=r["parent_id"],
+        schedule_id=r["schedule_id"],
         entry=r["entry"],
         expansion_done=r["expansion_done"],
         retry_at=r["retry_at"],
