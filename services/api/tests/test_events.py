@@ -1,0 +1,314 @@
+"""Streams over the real server: what workers write is seen, with Redis or without it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+import redis as redis_library
+import sqlalchemy as sa
+
+from sluice_core.adapters import events, redis
+from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.db import runs
+from sluice_core.adapters.db.engine import write
+from sluice_core.domain.job import Job, Progress
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.states import Status
+from sluice_testing import factories
+from sluice_testing.redis import RedisServer
+
+PATIENCE = 15.0
+
+
+@dataclass
+class Listener:
+    """Reads one stream in a thread."""
+
+    events: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    raw: list[str] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def read(self, response: httpx.Response) -> None:
+        name = event_id = ""
+        for line in response.iter_lines():
+            self.raw.append(line)
+            key, _, value = line.partition(": ")
+            if key == "id":
+                event_id = value
+            elif key == "event":
+                name = value
+            elif key == "data":
+                self.events.append((name, event_id, json.loads(value)))
+
+    def wait_for(self, condition: Callable[[list[tuple[str, str, dict[str, Any]]]], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            found = condition(list(self.events))
+            if found:
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"not seen: {self.events}")
+
+    def wait_for_status(self, job_id: str, status: Status) -> tuple[str, str, dict[str, Any]]:
+        def is_it(seen: list[tuple[str, str, dict[str, Any]]]) -> Any:
+            return [
+                e for e in seen if e[2].get("id") == job_id and e[2].get("status") == status.value
+            ]
+
+        found: tuple[str, str, dict[str, Any]] = self.wait_for(is_it)[0]
+        return found
+
+
+@contextmanager
+def listening(url: str, **headers: str) -> Iterator[Listener]:
+    listener = Listener()
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    with (
+        httpx.Client(timeout=httpx.Timeout(5, read=60)) as client,
+        client.stream("GET", url, headers=sent) as response,
+    ):
+        listener.status = response.status_code
+        listener.headers = dict(response.headers)
+
+        def run() -> None:
+            try:
+                listener.read(response)
+            except (httpx.HTTPError, httpx.StreamError, OSError, ValueError):
+                pass  # closed by the test
+            finally:
+                listener.ended.set()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        if listener.status == 200:
+            listener.wait_for(lambda _: listener.raw)
+        yield listener
+        response.extensions["network_stream"].get_extra_info("socket").shutdown(2)
+        thread.join(PATIENCE)
+
+
+@pytest.fixture
+def signals(redis_url: str) -> Iterator[redis_library.Redis]:
+    client = redis.connect(redis_url)
+    yield client
+    client.close()
+
+
+def percent_of(event: tuple[str, str, dict[str, Any]]) -> float | None:
+    percent: float | None = event[2].get("progress", {}).get("percent")
+    return percent
+
+
+def start(engine: sa.Engine) -> runs.Claim:
+    with write(engine) as connection:
+        return factories.run_at(connection, Actor.DOWNLOAD, now=time.time())
+
+
+def progress(engine: sa.Engine, run: runs.Claim, percent: float) -> Job:
+    with write(engine) as connection:
+        figures = Progress(percent, int(percent), 100, 1.0, 2.0)
+        return runs.write_progress(connection, run.job, figures, now=time.time())
+
+
+def finish(engine: sa.Engine, run: runs.Claim) -> Job:
+    with write(engine) as connection:
+        return factories.finish(connection, run, now=time.time())
+
+
+def _is_at(percent: float) -> Callable[[list[tuple[str, str, dict[str, Any]]]], Any]:
+    return lambda seen: [e for e in seen if percent_of(e) == percent]
+
+
+def test_a_stream_begins_as_proxies_and_browsers_want_it(serve: Any) -> None:
+    with listening(f"{serve().url}/v1/events") as listener:
+        listener.wait_for(lambda seen: seen)
+        assert listener.status == 200
+        assert listener.headers["content-type"].startswith("text/event-stream")
+        assert "no-cache" in listener.headers["cache-control"]
+        assert listener.headers["x-accel-buffering"] == "no"
+        assert listener.raw[0] == "retry: 3000"
+        assert listener.events[0][0] == "snapshot"
+
+
+def test_a_submitted_link_is_seen_at_once(serve: Any) -> None:
+    served = serve()
+    with listening(f"{served.url}/v1/events") as listener, served.client() as client:
+        listener.wait_for(lambda seen: seen)
+        begun = time.monotonic()
+        job = client.post("/v1/jobs", json={"url": "https://media.example/1"}).json()
+        _, event_id, seen = listener.wait_for_status(job["id"], Status.PENDING)
+        assert time.monotonic() - begun < 2
+        assert event_id
+        assert seen.keys() == job.keys()
+
+
+def test_a_job_stream_shows_progress_and_ends(
+    serve: Any, served_engine: sa.Engine, signals: redis_library.Redis
+) -> None:
+    served = serve()
+    run = start(served_engine)
+    with listening(f"{served.url}/v1/jobs/{run.job.id}/events") as listener:
+        listener.wait_for_status(run.job.id, Status.DOWNLOADING)
+        for percent in (10.0, 20.0, 30.0):
+            job = progress(served_engine, run, percent)
+            events.emit(signals, events.event_of(job, "progress"))
+            listener.wait_for(_is_at(percent))
+        events.emit(signals, events.event_of(finish(served_engine, run), "job"))
+        assert listener.ended.wait(PATIENCE)
+    shown = [percent_of(e) or 0.0 for e in listener.events]
+    assert shown == sorted(shown)
+    assert listener.events[-1][2]["status"] == "SUCCESS"
+    assert {e[0] for e in listener.events} == {"snapshot", "job", "progress"}
+
+
+def test_an_older_signal_that_comes_late_takes_nothing_back(
+    serve: Any, served_engine: sa.Engine, signals: redis_library.Redis
+) -> None:
+    served = serve()
+    run = start(served_engine)
+    with listening(f"{served.url}/v1/jobs/{run.job.id}/events") as listener:
+        old = events.event_of(progress(served_engine, run, 10.0), "progress")
+        new = events.event_of(progress(served_engine, run, 50.0), "progress")
+        for event in (new, old, old):
+            events.emit(signals, event)
+        events.emit(signals, events.event_of(progress(served_engine, run, 60.0), "progress"))
+        listener.wait_for(lambda seen: [e for e in seen if percent_of(e) == 60.0])
+    shown = [percent_of(e) or 0.0 for e in listener.events]
+    assert shown == sorted(shown)
+
+
+def test_nothing_is_missed_without_any_signal(serve: Any, served_engine: sa.Engine) -> None:
+    served = serve()
+    run = start(served_engine)
+    with listening(f"{served.url}/v1/events?ids={run.job.id}") as listener:
+        listener.wait_for_status(run.job.id, Status.DOWNLOADING)
+        finish(served_engine, run)
+        begun = time.monotonic()
+        listener.wait_for_status(run.job.id, Status.SUCCESS)
+        assert time.monotonic() - begun < 6
+        with write(served_engine) as connection:
+            job_store.delete(connection, run.job.id, now=time.time())
+        listener.wait_for(lambda seen: [e for e in seen if e[0] == "deleted"])
+
+
+def test_streams_work_while_redis_is_dead(
+    serve: Any, served_engine: sa.Engine, own_redis: RedisServer
+) -> None:
+    served = serve(SLUICE_REDIS_URL=own_redis.url)
+    run = start(served_engine)
+    with listening(f"{served.url}/v1/events") as listener:
+        listener.wait_for_status(run.job.id, Status.DOWNLOADING)
+        own_redis.kill9()
+        finish(served_engine, run)
+        listener.wait_for_status(run.job.id, Status.SUCCESS)
+        own_redis.restart_empty()
+        other = start(served_engine)
+        listener.wait_for_status(other.job.id, Status.DOWNLOADING)
+
+
+def test_a_wrong_clock_hides_no_end(serve: Any, served_engine: sa.Engine) -> None:
+    """A worker whose clock is an hour behind stamps its writes far in the past."""
+    served = serve()
+    run = start(served_engine)
+    with listening(f"{served.url}/v1/events") as listener:
+        listener.wait_for_status(run.job.id, Status.DOWNLOADING)
+        # The hub must have told it once, so that it knows the job as one that runs.
+        progress(served_engine, run, 5.0)
+        listener.wait_for(lambda seen: [e for e in seen if percent_of(e) == 5.0])
+        with write(served_engine) as connection:
+            factories.finish(connection, run, now=time.time() - 3600)
+        listener.wait_for_status(run.job.id, Status.SUCCESS)
+
+
+def test_a_client_that_comes_back_is_told_what_it_missed(
+    serve: Any, served_engine: sa.Engine
+) -> None:
+    served = serve()
+    first, second = start(served_engine), start(served_engine)
+    with listening(f"{served.url}/v1/events") as listener:
+        _, last, _ = listener.wait_for_status(second.job.id, Status.DOWNLOADING)
+    finish(served_engine, first)
+    with listening(f"{served.url}/v1/events", Last_Event_ID=last) as listener:
+        listener.wait_for_status(first.job.id, Status.SUCCESS)
+        assert "snapshot" not in {e[0] for e in listener.events}
+
+
+@pytest.mark.parametrize("last", ["nonsense", "0-1", "99999999999999-1", "1\u00b2-1"])
+def test_an_unknown_or_old_id_gets_a_snapshot_first(
+    serve: Any, served_engine: sa.Engine, last: str
+) -> None:
+    served = serve()
+    run = start(served_engine)
+    finish(served_engine, run)
+    headers = {b"Last-Event-ID": last.encode("latin-1")}
+    with httpx.stream("GET", f"{served.url}/v1/events", headers=headers, timeout=10) as response:
+        text = ""
+        for chunk in response.iter_text():
+            text += chunk
+            if '"SUCCESS"' in text:
+                break
+    assert text.index("event: snapshot") < text.index("event: job")
+    assert run.job.id in text
+
+
+def test_an_ended_job_ends_the_coming_back(serve: Any, served_engine: sa.Engine) -> None:
+    served = serve()
+    run = start(served_engine)
+    finish(served_engine, run)
+    url = f"{served.url}/v1/jobs/{run.job.id}/events"
+    with listening(url) as listener:
+        assert listener.ended.wait(PATIENCE)
+    assert listener.events[-1][2]["status"] == "SUCCESS"
+    later = f"{int((time.time() + 4.9) * 1000)}-1"
+    deadline = time.monotonic() + PATIENCE
+    while (status := httpx.get(url, headers={"Last-Event-ID": later}).status_code) != 204:
+        assert status == 200
+        assert time.monotonic() < deadline
+        later = f"{int((time.time() + 4.9) * 1000)}-1"
+        time.sleep(0.2)
+
+
+def test_a_parent_moves_with_its_children(serve: Any, served_engine: sa.Engine) -> None:
+    served = serve()
+    with write(served_engine) as connection:
+        parent, children = factories.make_collection(connection, 2, now=time.time())
+    with (
+        listening(f"{served.url}/v1/jobs/{parent.id}/events") as one,
+        listening(f"{served.url}/v1/events") as every,
+    ):
+        every.wait_for_status(parent.id, Status.DOWNLOADING)
+        with write(served_engine) as connection:
+            job_store.cancel(connection, children[0].id, now=time.time())
+        one.wait_for(lambda seen: [e for e in seen if _canceled(e) == 1])
+
+
+def _canceled(event: tuple[str, str, dict[str, Any]]) -> int | None:
+    """Children that were canceled, as told by one event."""
+    count: int | None = event[2].get("children", {}).get("canceled")
+    return count
+
+
+def test_clients_that_left_are_freed(serve: Any) -> None:
+    served = serve()
+    with served.client() as client:
+        with listening(f"{served.url}/v1/events") as listener:
+            listener.wait_for(lambda seen: seen)
+            assert client.get("/v1/stats").json()["sse_clients"] == 1
+        deadline = time.monotonic() + 30
+        n = 0
+        while client.get("/v1/stats").json()["sse_clients"]:
+            assert time.monotonic() < deadline
+            # A lost client shows at the next thing that is sent to it.
+            n += 1
+            client.post("/v1/jobs", json={"url": f"https://media.example/{n}"})
+            time.sleep(0.2)

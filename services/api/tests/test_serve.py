@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+
+def run(tmp_path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sluice_api"],
+        env={"PATH": os.environ["PATH"], "SLUICE_DATA_DIR": str(tmp_path), **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = run(tmp_path, SLUICE_REDIS_URL="redis://127.0.0.1:1/0", SLUICE_HTTP_PORT=str(port))
+    assert ended.returncode == 2
+    assert str(port) in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"SLUICE_REDIS_URL": "x"},
+        {"SLUICE_REDIS_URL": "redis://127.0.0.1:1/0", "SLUICE_STORAGE_URL": "x"},
+        {"SLUICE_REDIS_URL": "redis://127.0.0.1:1/0", "SLUICE_EGRESS_ALLOW": "x"},
+        {"SLUICE_REDIS_URL": "redis://127.0.0.1:1/0", "SLUICE_HTTP_PORT": "x"},
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(tmp_path: Path, environ: dict[str, str]) -> None:
+    ended = run(tmp_path, **environ)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_it_ends_within_3_s_although_streams_are_open(serve: Any) -> None:
+    served = serve()
+    with (
+        httpx.stream("GET", f"{served.url}/v1/events", timeout=10) as first,
+        httpx.stream("GET", f"{served.url}/v1/events", timeout=10) as second,
+    ):
+        streams = [first.iter_raw(), second.iter_raw()]
+        for stream in streams:
+            assert b"retry: 3000" in next(stream)
+        begun = time.monotonic()
+        served.process.send(signal.SIGTERM)
+        ends = [b"".join(stream) for stream in streams]
+        served.process.stop()
+        assert time.monotonic() - begun < 3.5
+    assert all(end.endswith(b"retry: 1000\n\n") for end in ends)
+
+
+def test_a_killed_worker_is_replaced(serve: Any) -> None:
+    served = serve()
+    (worker,) = [child for child in psutil.Process().children(recursive=True) if _serves(child)]
+    worker.kill()
+    deadline = time.monotonic() + 30
+    while not _is_ready(served.url):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _serves(process: psutil.Process) -> bool:
+    """Whether it is the worker: the one whose parent is such a process too."""
+    parent = process.parent()
+    return (
+        "sluice_api" in process.cmdline()
+        and parent is not None
+        and "sluice_api" in parent.cmdline()
+    )
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=5).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def test_an_11_mb_body_gets_its_answer(serve: Any) -> None:
+    served = serve()
+    with served.client() as client:
+        response = client.post("/v1/jobs", json={"url": "x" * 11_000_000})
+        assert response.status_code == 413
+        assert response.json()["code"] == "body_too_large"
+        assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_page_and_docs_load_nothing_from_elsewhere(serve: Any) -> None:
+    with serve().client() as client:
+        for path in ("/", "/docs"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            assert "script-src 'self';" in answer.headers["Content-Security-Policy"]
+            links = [part.partition('"')[0] for part in answer.text.split('src="')[1:]]
+            links += [part.partition('"')[0] for part in answer.text.split('href="')[1:]]
+            assert links
+            for link in links:
+                assert link.startswith(("/", "#"))
+                if link.startswith(("/static/", "/docs/")):
+                    assert client.get(link).status_code == 200, link
+        document = client.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    assert set(document["paths"]["/v1/jobs"]) >= {"get", "post"}
+    fields = document["components"]["schemas"]["JobRequest"]["properties"]
+    assert {"url", "preset", "priority", "force"} <= set(fields)
