@@ -104,7 +104,9 @@ def settle(
         )
         .returning(jobs)
     ).one()
-    return to_job(ended)
+    job = to_job(ended)
+    runs.ask_to_settle(connection, job, now=now)
+    return job
 
 
 def outcome_of(

@@ -73,14 +73,22 @@ def done(connection: sa.Connection, sweep: Sweep) -> None:
     if not sweep.delete_row:
         connection.execute(sa.update(jobs).where(same).values(sweep_at=None))
         return
-    for table in (attempts, outbox_table, idempotency_keys, dead_letters):
+    # A callback that is on its way is sent although its job is gone.
+    outbox_store.remove_of_job(connection, sweep.job_id)
+    for table in (attempts, idempotency_keys, dead_letters):
         connection.execute(sa.delete(table).where(table.c.job_id == sweep.job_id))
     connection.execute(sa.delete(jobs).where(jobs.c.id == sweep.job_id))
 
 
 def expire_files(connection: sa.Connection, *, now: float, limit: int) -> int:
     """Drop the files of jobs whose time is over; returns how many jobs."""
-    query = sa.select(jobs.c.id).where(jobs.c.expires_at <= now).limit(limit)
+    # Locked: one that is asked for again just now is kept.
+    query = (
+        sa.select(jobs.c.id)
+        .where(jobs.c.expires_at <= now)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
     ids = list(connection.execute(query).scalars())
     if ids:
         connection.execute(sa.delete(artifacts).where(artifacts.c.job_id.in_(ids)))
@@ -103,6 +111,8 @@ def purge_rows(connection: sa.Connection, *, older_than: float, now: float, limi
             jobs.c.expires_at.is_(None),
         )
         .limit(limit)
+        # Locked: one that is retried just now is kept.
+        .with_for_update(skip_locked=True)
     )
     ids = list(connection.execute(query).scalars())
     if ids:
@@ -124,7 +134,10 @@ def _orphans(older_than: float) -> sa.Select[tuple[object, ...]]:
         jobs.c.updated_at <= older_than,
         jobs.c.deleted_at.is_(None),
         sa.or_(jobs.c.waiting_for.is_(None), jobs.c.waiting_for != WaitingFor.CHILDREN.value),
-        ~sa.exists().where(outbox_table.c.job_id == jobs.c.id),
+        ~sa.exists().where(
+            outbox_table.c.job_id == jobs.c.id,
+            outbox_table.c.actor.in_(outbox_store.RUN_ACTORS),
+        ),
         ~sa.exists().where(attempts.c.job_id == jobs.c.id, attempts.c.ended_at.is_(None)),
     )
 
