@@ -219,13 +219,50 @@ def test_a_drain_returns_what_was_not_begun_and_tells_what_runs(rig, wait_for):
     worker = rig.worker(run, drain_event=drain_event)
     rig.publish("a", "b")
     assert began.wait(5)
-    assert worker.drain(5)
+    assert worker.drain(0.3)
     assert told.is_set()
     assert rig.ids() == ["b"]
     assert rig.broker.stats([Q])[Q].in_flight == 0
     rig.publish("c")
     time.sleep(0.2)
     assert rig.ids() == ["b", "c"]
+
+
+def test_a_drain_lets_runs_finish_before_it_tells_them_to_hand_back(rig, wait_for):
+    drain_event, told = Event(), []
+
+    def run(job):
+        told.append(drain_event.wait(0.6))
+
+    worker = rig.worker(run, drain_event=drain_event)
+    rig.publish("a", "b")
+    wait_for(lambda: worker.running)
+    assert worker.drain(5)
+    assert told == [False]
+    assert rig.ids() == ["b"]
+
+
+def test_a_second_signal_ends_the_grace(rig, wait_for):
+    drain_event, told = Event(), []
+    worker = rig.worker(lambda job: told.append(drain_event.wait(20)), drain_event=drain_event)
+    rig.publish("a")
+    wait_for(lambda: worker.running)
+    began = time.monotonic()
+    assert worker.drain(15, hurry=lambda: time.monotonic() > began + 0.3)
+    assert told == [True]
+    assert time.monotonic() - began < 3
+
+
+def test_a_message_handed_over_during_a_drain_is_not_begun(rig, wait_for):
+    got = []
+    worker = rig.worker(lambda job: got.append(job), threads=2)
+    wait_for(lambda: worker.last_beat_age is not None)
+    worker.broker.emit_before("worker_shutdown", worker)  # a fetch is under way at this moment
+    rig.publish("a", "b")
+    wait_for(lambda: int(rig.client.hget(f"dramatiq:{Q}.tries", "b") or 0) >= 1)
+    worker.drain(2)
+    assert got == []
+    assert sorted(rig.ids()) == ["a", "b"]
 
 
 def test_a_message_that_arrives_as_the_drain_begins_goes_back_to_the_front(rig, wait_for):
@@ -247,7 +284,7 @@ def test_a_run_beyond_the_grace_stays_for_the_reaper(rig, gate, wait_for):
     rig.publish("a", "b")
     wait_for(lambda: gate.started)
     began = time.monotonic()
-    assert not worker.drain(0.3)
+    assert not worker.drain(0.3, hand_back_seconds=0)
     worker.stop(timeout=0.3)
     assert time.monotonic() - began < 2
     assert rig.broker.requeue_dead(60) == 0
@@ -351,7 +388,7 @@ def test_a_drain_hands_its_token_to_another_worker(rig, gate, wait_for):
     time.sleep(0.1)
     rig.client.hset(f"dramatiq:{Q}.msgs", "b", _message("b"))  # with no token at all
     rig.client.rpush(f"dramatiq:{Q}", "b")
-    draining.drain(0)
+    draining.drain(0, hand_back_seconds=0)
     wait_for(lambda: got == ["b"], timeout=2)
 
 

@@ -145,8 +145,12 @@ class StageSettings(BaseModel):
     soft_time_limit: float | None = Field(default=None, gt=0)
     #: Seconds after which a run's child is killed; None is no limit.
     hard_time_limit: float | None = Field(default=None, gt=0)
-    #: Seconds that a stopping worker gives its runs before they hand back.
+    #: Seconds that a stopping worker gives its runs to finish; then they hand back.
     drain_grace: float = Field(default=10.0, ge=0)
+    #: Messages after which a worker retires, drained, and another takes its place; 0 is never.
+    max_tasks: int = Field(default=0, ge=0)
+    #: Resident memory of the worker itself, MiB, above which it retires likewise; 0 is never.
+    max_memory_mib: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _soft_before_hard(self) -> Self:

@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from threading import Event
-from types import FrameType
+from contextlib import AbstractContextManager, ExitStack, closing
 
-import redis as redis_library
 import structlog
-from dramatiq.middleware import CurrentMessage
+from dramatiq.middleware import CurrentMessage, TimeLimit
 
-from sluice_core.adapters import logs, redis, settings
+from sluice_core.adapters import logs, settings
 from sluice_core.adapters.db import dead_letters, engine
 from sluice_core.adapters.db.runs import Message
-from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.settings import Settings
-from sluice_core.adapters.storage import open_storage
-from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
-from sluice_core.domain.keys import worker as worker_key
+from sluice_core.domain.errors import ConfigError, StoreAwayError
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime import scratch
-from sluice_core.runtime.broker import SluiceBroker, StageWorker, declare_actor
-from sluice_core.runtime.broker.middleware.log_context import LogContext
-from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
-from sluice_core.runtime.broker.middleware.time_limit import final_guard
-from sluice_core.runtime.failpoints import Failpoints
-from sluice_core.runtime.running import Running
-from sluice_core.runtime.stage import Handler, StageDeps, run_stage
+from sluice_core.runtime.broker import StageWorker, declare_actor
+from sluice_core.runtime.broker.middleware.recycle import Recycle
+from sluice_core.runtime.parts import make_deps, open_deps, open_waker
+from sluice_core.runtime.run import StageDeps
+from sluice_core.runtime.signals import EndSignals
+from sluice_core.runtime.stage import Handler, run_stage
+
+__all__ = [
+    "EXIT_CONFIG",
+    "EXIT_OK",
+    "EXIT_UNHEALTHY",
+    "OpenHandler",
+    "keep_letter",
+    "main",
+    "make_deps",
+    "open_deps",
+    "open_waker",
+    "serve",
+    "stage_worker",
+]
 
 log = structlog.get_logger(__name__)
 
-#: Seconds that a store may be away at start before the process gives up.
-START_PATIENCE = 30.0
 #: Seconds between looks at the own health.
 HEALTH_EVERY = 2.0
 #: Seconds between sweeps of the local scratch folder.
 SWEEP_EVERY = 10.0
-#: Seconds after which what a worker said of itself is forgotten.
-PRESENCE_TTL = 15
 
 EXIT_OK, EXIT_UNHEALTHY, EXIT_CONFIG = 0, 1, 2
 
@@ -76,105 +75,27 @@ def serve(stage: Actor, loaded: Settings, open_handler: OpenHandler) -> int:
         ConfigError: something is wrong that waiting does not mend.
 
     """
-    told = Event()
-
-    def tell(_signal: int, _frame: FrameType | None) -> None:
-        told.set()
-
-    signal.signal(signal.SIGTERM, tell)
-    signal.signal(signal.SIGINT, tell)
     log.info("settings", **loaded.effective())
     with ExitStack() as stack:
+        signals = stack.enter_context(closing(EndSignals()))
+        signals.listen()
         deps = open_deps(stage, loaded, stack)
         handler = stack.enter_context(open_handler(deps))
-        worker = _worker(deps, handler)
+        recycle = Recycle.of(deps.limits, wake=signals.wake)
+        worker = stage_worker(deps, handler, recycle)
         worker.start()
         deps.running.start()
         log.info("worker_ready", stage=stage.value, worker=deps.worker_id)
-        status = _until_told(deps, worker, told)
-        _end(deps, worker)
+        status = _until_told(deps, worker, signals, recycle)
+        _end(deps, worker, signals)
         return status
 
 
-def open_deps(stage: Actor, loaded: Settings, stack: ExitStack) -> StageDeps:
-    """Open the stores, once they are fit for use.
+def stage_worker(deps: StageDeps, handler: Handler, recycle: Recycle | None = None) -> StageWorker:
+    """A worker whose actor runs the stage, not yet started."""
+    if recycle is not None:
+        deps.broker.add_middleware(recycle, before=TimeLimit)
 
-    Raises:
-        ConfigError: one sentence on what is wrong with which store.
-
-    """
-    url = loaded.store.redis_url
-    if not url:
-        raise ConfigError("SLUICE_REDIS_URL is not set; `sluice up` brings a Redis of its own.")
-    signals = redis.connect(url)
-    stack.callback(signals.close)
-    database = engine.open_engine(
-        loaded.store.effective_database_url, pool_size=loaded.store.database_pool
-    )
-    stack.callback(database.dispose)
-    storage = open_storage(loaded.store.effective_storage_url)
-    patiently(lambda: redis.check(signals))
-    patiently(lambda: engine.check(database))
-    storage.check()
-    _prepare_scratch(loaded)
-    drain = Event()
-    broker_client = redis.connect_broker(url)
-    stack.callback(broker_client.close)
-    worker_id = f"{socket.gethostname()}-{stage.value}-{os.getpid()}-{new_id()[-6:]}"
-    broker = SluiceBroker(
-        broker_client,
-        middleware=[LogContext(), DrainNotice(drain), CurrentMessage(), final_guard()],
-    )
-    presence = _Presence(signals, stage, worker_id)
-    running = Running(database, on_beat=lambda: presence.show(running.jobs()))
-    return StageDeps(
-        stage=stage,
-        settings=loaded,
-        engine=database,
-        storage=storage,
-        broker=broker,
-        signals=signals,
-        running=running,
-        failpoints=Failpoints(loaded.log.failpoints, loaded.log.failpoints_log),
-        worker_id=worker_id,
-        drain=drain,
-    )
-
-
-def patiently(check: Callable[[], None], patience: float = START_PATIENCE) -> None:
-    """Repeat a check while the store behind it is only away.
-
-    Raises:
-        ConfigError: it is wrong, or still away after `patience` seconds.
-
-    """
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            check()
-        except ConfigError as exc:
-            away = isinstance(
-                exc.__cause__,
-                (StoreAwayError, redis_library.ConnectionError, redis_library.TimeoutError),
-            )
-            if not away or time.monotonic() > deadline:
-                raise
-            log.warning("waiting_for_store", reason=str(exc))
-            time.sleep(1.0)
-        else:
-            return
-
-
-def _prepare_scratch(loaded: Settings) -> None:
-    try:
-        loaded.store.scratch_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise ConfigError(
-            f"The data folder {loaded.store.data_dir} can't be written: {exc.strerror}."
-        ) from exc
-
-
-def _worker(deps: StageDeps, handler: Handler) -> StageWorker:
     def actor(job: str, epoch: int, traceparent: str | None = None) -> None:
         current = CurrentMessage.get_current_message()
         if current is None:
@@ -190,6 +111,7 @@ def _worker(deps: StageDeps, handler: Handler) -> StageWorker:
                 delivered_at=deps.clock(),
                 published_at=current.message_timestamp / 1000,
                 traceparent=traceparent,
+                deliveries=current.options.get("tries", 1),
             ),
         )
 
@@ -206,11 +128,6 @@ def _worker(deps: StageDeps, handler: Handler) -> StageWorker:
     )
 
 
-def open_waker(deps: StageDeps) -> redis_library.Redis:
-    """A client for blocking waits; its connections end with the process."""
-    return redis.connect_waker(deps.settings.store.redis_url)
-
-
 def keep_letter(deps: StageDeps, raw: bytes, reason: str) -> None:
     """Store a message that no actor can take."""
     with engine.write(deps.engine) as connection:
@@ -225,18 +142,21 @@ def keep_letter(deps: StageDeps, raw: bytes, reason: str) -> None:
     log.warning("dead_letter", reason=reason)
 
 
-def _until_told(deps: StageDeps, worker: StageWorker, told: Event) -> int:
+def _until_told(deps: StageDeps, worker: StageWorker, signals: EndSignals, recycle: Recycle) -> int:
     next_sweep = 0.0
-    while not told.wait(HEALTH_EVERY):
+    while not signals.count:
+        if recycle.reason is not None:
+            log.info("worker_retired", reason=recycle.reason)
+            return EXIT_OK
         if time.monotonic() >= next_sweep:
             next_sweep = time.monotonic() + SWEEP_EVERY
             _sweep_scratch(deps)
         health = worker.healthy()
-        if health.ok and not deps.running.is_stuck():
-            continue
-        # A process that lost a part of itself would only look alive.
-        log.error("worker_unhealthy", reason=health.reason or "the watch over runs is stuck")
-        return EXIT_UNHEALTHY
+        if not health.ok or deps.running.is_stuck():
+            # A process that lost a part of itself would only look alive.
+            log.error("worker_unhealthy", reason=health.reason or "the watch over runs is stuck")
+            return EXIT_UNHEALTHY
+        signals.wait(HEALTH_EVERY)
     return EXIT_OK
 
 
@@ -250,41 +170,13 @@ def _sweep_scratch(deps: StageDeps) -> None:
         log.info("scratch_swept", folders=removed)
 
 
-def _end(deps: StageDeps, worker: StageWorker) -> None:
-    log.info("worker_draining", running=len(worker.running))
-    idle = worker.drain(deps.limits.drain_grace)
+def _end(deps: StageDeps, worker: StageWorker, signals: EndSignals) -> None:
+    log.info("worker_draining", running=len(worker.running), grace=deps.limits.drain_grace)
+    # The first signal asks for the drain; another one means that nobody wants to wait.
+    patience = max(1, signals.count)
+    idle = worker.drain(deps.limits.drain_grace, hurry=lambda: signals.count > patience)
     if not idle:
         log.warning("drain_incomplete", running=len(worker.running))
     worker.stop()
     deps.running.stop()
     log.info("worker_stopped")
-
-
-@dataclass(slots=True)
-class _Presence:
-    """What this worker says of itself, for people who look at the pool."""
-
-    signals: redis_library.Redis
-    stage: Actor
-    worker_id: str
-    since: float = 0.0
-
-    def show(self, jobs: list[tuple[str, int]]) -> None:
-        self.since = self.since or time.time()
-        key = worker_key(self.worker_id)
-        try:
-            with redis.call():
-                pipe = self.signals.pipeline(transaction=False)
-                pipe.hset(
-                    key,
-                    mapping={
-                        "stage": self.stage.value,
-                        "since": self.since,
-                        "pid": os.getpid(),
-                        "jobs": " ".join(job_id for job_id, _ in jobs),
-                    },
-                )
-                pipe.expire(key, PRESENCE_TTL)
-                pipe.execute()
-        except BrokerAwayError as exc:
-            log.debug("presence_lost", error=str(exc))

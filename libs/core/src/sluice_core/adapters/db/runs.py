@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, outbox
+from sluice_core.adapters.db import callbacks, dead_letters, outbox
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
 from sluice_core.adapters.db.schema import artifacts, attempts, jobs
 from sluice_core.adapters.db.schema import outbox as outbox_table
@@ -40,19 +40,38 @@ class Message:
     #: When its publisher sent it.
     published_at: float | None = None
     traceparent: str | None = None
+    #: How often it was given to a worker, this time included.
+    deliveries: int = 1
 
 
 _NO_PROGRESS = progress_columns(Progress())
 _ACTIVE = [s.value for s in ACTIVE]
+#: What only a run itself writes.
+_OWN_OUTCOMES = ("ok", "failed", "retry", "handed_back")
 
 
 def claim(
-    connection: sa.Connection, *, stage: Actor, message: Message, worker: str, now: float
+    connection: sa.Connection,
+    *,
+    stage: Actor,
+    message: Message,
+    worker: str,
+    now: float,
+    attempt_id: str | None = None,
 ) -> Claim | None:
     """Win the job for this run, or None when the message is late, doubled or of no use.
 
     Compare-and-set on the epoch that the message names; winning raises it by one, so no second
     message and no earlier run can write any more.
+
+    Args:
+        connection: of the caller's transaction.
+        stage: the worker's own.
+        message: what it was given.
+        worker: its id.
+        now: Unix seconds.
+        attempt_id: chosen by the caller, who can then find out whether a commit went through.
+
     """
     won = connection.execute(
         sa.update(jobs)
@@ -86,7 +105,7 @@ def claim(
             attempts.c.job_id == job.id, attempts.c.stage == stage.value
         )
     ).scalar_one()
-    attempt_id = new_id()
+    attempt_id = attempt_id or new_id()
     connection.execute(
         sa.insert(attempts).values(
             id=attempt_id,
@@ -99,11 +118,28 @@ def claim(
             queue=message.queue,
             published_at=message.published_at,
             publishes=max(1, published.publishes) if published else 1,
+            deliveries=message.deliveries,
             delivered_at=message.delivered_at,
             claimed_at=now,
         )
     )
     return Claim(job, attempt_id, number + 1)
+
+
+def claimed_as(connection: sa.Connection, attempt_id: str) -> Claim | None:
+    """The claim that was made with this attempt id, if it still holds."""
+    row = connection.execute(
+        sa.select(jobs, attempts.c.number.label("attempt_number"))
+        .join(attempts, sa.and_(attempts.c.job_id == jobs.c.id, attempts.c.epoch == jobs.c.epoch))
+        .where(attempts.c.id == attempt_id, attempts.c.ended_at.is_(None))
+    ).first()
+    return None if row is None else Claim(to_job(row), attempt_id, row.attempt_number)
+
+
+def ended_itself(connection: sa.Connection, attempt_id: str) -> bool:
+    """Whether the attempt was ended by its own run, not by a cancel or as lost."""
+    query = sa.select(attempts.c.outcome).where(attempts.c.id == attempt_id)
+    return connection.execute(query).scalar() in _OWN_OUTCOMES
 
 
 def _fenced(connection: sa.Connection, job: Job, values: Mapping[str, Any], now: float) -> Job:
@@ -375,11 +411,13 @@ def _order(
 order = _order
 
 
-def ask_to_settle(connection: sa.Connection, child: Job, *, now: float) -> list[outbox.OutboxRow]:
-    """Whoever ends a child asks that its parent be looked at; counting is by query."""
-    if child.parent_id is None:
-        return []
-    return [order_settle(connection, child.parent_id, child.request.lane, now=now)]
+def ask_to_settle(connection: sa.Connection, ended: Job, *, now: float) -> list[outbox.OutboxRow]:
+    """Whoever ends a job asks that its parent be looked at, and that its submitter be told."""
+    orders = callbacks.order(connection, ended, now=now)
+    if ended.parent_id is not None:
+        # Its children are counted by query.
+        orders.append(order_settle(connection, ended.parent_id, ended.request.lane, now=now))
+    return orders
 
 
 def order_settle(

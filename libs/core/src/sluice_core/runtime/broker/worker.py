@@ -33,6 +33,12 @@ log = structlog.get_logger(__name__)
 #: Milliseconds that an idle worker thread waits for work before it looks whether it is to stop.
 _THREAD_TIMEOUT_MS = 1000
 
+#: Seconds that runs are given to hand back, once told: a child's end takes a second of it.
+HAND_BACK = 5.0
+
+#: Seconds between looks whether a drain is to hurry.
+_HURRY_POLL = 0.2
+
 #: Seconds that messages which ended are given to be told to the server at shutdown.
 _SETTLE_GRACE = 3.0
 
@@ -144,22 +150,41 @@ class StageWorker:
             return Health(ok=False, reason="the keeper is stuck")
         return Health(ok=True)
 
-    def drain(self, grace_seconds: float) -> bool:
+    def drain(
+        self,
+        grace_seconds: float,
+        *,
+        hurry: Callable[[], bool] = lambda: False,
+        hand_back_seconds: float = HAND_BACK,
+    ) -> bool:
         """Take nothing more, return what was not begun, and let the rest end.
 
+        What has not ended by itself when the grace is over is told to hand back.
+
+        Args:
+            grace_seconds: for runs to finish.
+            hurry: asked a few times a second; true ends the grace.
+            hand_back_seconds: for runs to hand back.
+
         Returns:
-            True when idle, False when the grace is over; what still runs then stays in the ack
-            set, and is returned once the process gives no sign of life.
+            True when idle, False when something still runs; it then stays in the ack set, and is
+            returned once the process gives no sign of life.
 
         """
-        deadline = time.monotonic() + grace_seconds
         self._slots.pause("draining")
-        self._nudge()
-        self.drain_event.set()
+        # First of all, so that a message which is being handed over now is not begun.
         self.broker.emit_before("worker_shutdown", self)
+        self._nudge()
         self._settler.hurry()
         self._return_unstarted()
-        idle = self._slots.wait_until_free(max(0.0, deadline - time.monotonic()))
+        deadline = time.monotonic() + grace_seconds
+        while not self._slots.wait_until_free(0.0) and not hurry():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._slots.wait_until_free(min(left, _HURRY_POLL))
+        self.drain_event.set()
+        idle = self._slots.wait_until_free(hand_back_seconds)
         self._slots.wait_until_settled(_SETTLE_GRACE)
         return idle
 

@@ -23,11 +23,15 @@ class NotStartedError(MiddlewareError, Retry):
 
 
 class DrainNotice(dramatiq.Middleware):
-    """Starts no run once the event is set that tells runs to hand back."""
+    """Starts no run once the worker shuts down, or runs are told to hand back."""
 
     def __init__(self, drain_event: Event) -> None:
         self._drain_event = drain_event
+        self._shutting_down = False
+
+    def before_worker_shutdown(self, broker: Broker, worker: object) -> None:  # noqa: ARG002  # hook
+        self._shutting_down = True
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:  # noqa: ARG002  # hook
-        if self._drain_event.is_set():
+        if self._shutting_down or self._drain_event.is_set():
             raise NotStartedError("the worker is draining")

@@ -1,0 +1,169 @@
+"""Opens what a worker process works with."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event
+
+import redis as redis_library
+import sqlalchemy as sa
+import structlog
+from dramatiq.middleware import CurrentMessage
+
+from sluice_core.adapters import redis
+from sluice_core.adapters.db.engine import check, open_engine
+from sluice_core.adapters.ids import new_id
+from sluice_core.adapters.settings import Settings
+from sluice_core.adapters.storage import Storage, open_storage
+from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
+from sluice_core.domain.keys import worker as worker_key
+from sluice_core.domain.lanes import Actor
+from sluice_core.runtime.broker import SluiceBroker
+from sluice_core.runtime.broker.middleware.log_context import LogContext
+from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
+from sluice_core.runtime.broker.middleware.time_limit import final_guard
+from sluice_core.runtime.failpoints import Failpoints
+from sluice_core.runtime.run import StageDeps
+from sluice_core.runtime.running import Running
+
+log = structlog.get_logger(__name__)
+
+#: Seconds that a store may be away at start before the process gives up.
+START_PATIENCE = 30.0
+#: Seconds after which what a worker said of itself is forgotten.
+PRESENCE_TTL = 15
+
+
+def open_deps(stage: Actor, loaded: Settings, stack: ExitStack) -> StageDeps:
+    """Open the stores, once they are fit for use.
+
+    Raises:
+        ConfigError: one sentence on what is wrong with which store.
+
+    """
+    url = loaded.store.redis_url
+    if not url:
+        raise ConfigError("SLUICE_REDIS_URL is not set; `sluice up` brings a Redis of its own.")
+    signals = redis.connect(url)
+    stack.callback(signals.close)
+    database = open_engine(
+        loaded.store.effective_database_url, pool_size=loaded.store.database_pool
+    )
+    stack.callback(database.dispose)
+    storage = open_storage(loaded.store.effective_storage_url)
+    patiently(lambda: redis.check(signals))
+    patiently(lambda: check(database))
+    storage.check()
+    _prepare_scratch(loaded)
+    return make_deps(stage, loaded, stack, engine=database, storage=storage, signals=signals)
+
+
+def make_deps(
+    stage: Actor,
+    loaded: Settings,
+    stack: ExitStack,
+    *,
+    engine: sa.Engine,
+    storage: Storage,
+    signals: redis_library.Redis | None = None,
+) -> StageDeps:
+    """What the runs of a process share, on stores that are open and fit for use."""
+    url = loaded.store.redis_url
+    if signals is None:
+        signals = redis.connect(url)
+        stack.callback(signals.close)
+    drain = Event()
+    broker_client = redis.connect_broker(url)
+    stack.callback(broker_client.close)
+    worker_id = f"{socket.gethostname()}-{stage.value}-{os.getpid()}-{new_id()[-6:]}"
+    broker = SluiceBroker(
+        broker_client,
+        middleware=[LogContext(), DrainNotice(drain), CurrentMessage(), final_guard()],
+    )
+    presence = _Presence(signals, stage, worker_id)
+    running = Running(engine, on_beat=lambda: presence.show(running.jobs()))
+    return StageDeps(
+        stage=stage,
+        settings=loaded,
+        engine=engine,
+        storage=storage,
+        broker=broker,
+        signals=signals,
+        running=running,
+        failpoints=Failpoints(loaded.log.failpoints, loaded.log.failpoints_log),
+        worker_id=worker_id,
+        drain=drain,
+    )
+
+
+def patiently(check: Callable[[], None], patience: float = START_PATIENCE) -> None:
+    """Repeat a check while the store behind it is only away.
+
+    Raises:
+        ConfigError: it is wrong, or still away after `patience` seconds.
+
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            check()
+        except ConfigError as exc:
+            away = isinstance(
+                exc.__cause__,
+                (StoreAwayError, redis_library.ConnectionError, redis_library.TimeoutError),
+            )
+            if not away or time.monotonic() > deadline:
+                raise
+            log.warning("waiting_for_store", reason=str(exc))
+            time.sleep(1.0)
+        else:
+            return
+
+
+def _prepare_scratch(loaded: Settings) -> None:
+    try:
+        loaded.store.scratch_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ConfigError(
+            f"The data folder {loaded.store.data_dir} can't be written: {exc.strerror}."
+        ) from exc
+
+
+def open_waker(deps: StageDeps) -> redis_library.Redis:
+    """A client for blocking waits; its connections end with the process."""
+    return redis.connect_waker(deps.settings.store.redis_url)
+
+
+@dataclass(slots=True)
+class _Presence:
+    """What this worker says of itself, for people who look at the pool."""
+
+    signals: redis_library.Redis
+    stage: Actor
+    worker_id: str
+    since: float = 0.0
+
+    def show(self, jobs: list[tuple[str, int]]) -> None:
+        self.since = self.since or time.time()
+        key = worker_key(self.worker_id)
+        try:
+            with redis.call():
+                pipe = self.signals.pipeline(transaction=False)
+                pipe.hset(
+                    key,
+                    mapping={
+                        "stage": self.stage.value,
+                        "since": self.since,
+                        "pid": os.getpid(),
+                        "jobs": " ".join(job_id for job_id, _ in jobs),
+                    },
+                )
+                pipe.expire(key, PRESENCE_TTL)
+                pipe.execute()
+        except BrokerAwayError as exc:
+            log.debug("presence_lost", error=str(exc))

@@ -1,0 +1,218 @@
+"""What a handler sees of its run, and what all runs of a process share."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, TypeVar
+
+import redis
+import sqlalchemy as sa
+import structlog
+
+from sluice_core.adapters import events
+from sluice_core.adapters.db import collections, runs
+from sluice_core.adapters.db.engine import write
+from sluice_core.adapters.db.outbox import OutboxRow
+from sluice_core.adapters.settings import Settings, StageSettings
+from sluice_core.adapters.storage import Storage
+from sluice_core.domain.errors import (
+    BrokerAwayError,
+    CanceledRunError,
+    HandBackError,
+    SluiceError,
+    StaleRunError,
+    StoreAwayError,
+)
+from sluice_core.domain.job import Artifact, Job, Progress
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.paths import RunId
+from sluice_core.domain.progress import ProgressGate
+from sluice_core.runtime.broker import SluiceBroker
+from sluice_core.runtime.children import EndReason
+from sluice_core.runtime.failpoints import Failpoints
+from sluice_core.runtime.publisher import publish_now
+from sluice_core.runtime.running import Running
+
+log = structlog.get_logger(__name__)
+
+#: Seconds between tries to reach a database that is away.
+STORE_PAUSE = 0.5
+#: Seconds that a stopping process still tries: less than a drain leaves for handing back.
+STORE_LAST_PATIENCE = 2.0
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The stage is done; the next one is to run."""
+
+    to: Actor
+    #: Columns of `jobs` that this stage learned, e.g. `plan`, `title`.
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The files are in storage under keys of this run."""
+
+    files: Sequence[Artifact]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The link was a collection, and its list was read to its end."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+Outcome = Advance | Finished | Expanded
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageDeps:
+    """What every run of one process shares."""
+
+    stage: Actor
+    settings: Settings
+    engine: sa.Engine
+    storage: Storage
+    broker: SluiceBroker
+    #: Client of the `sluice:` keys.
+    signals: redis.Redis
+    running: Running
+    failpoints: Failpoints
+    worker_id: str
+    #: Set when runs are to hand back.
+    drain: Event
+    clock: Callable[[], float] = time.time
+    rng: random.Random = field(default_factory=random.Random)
+
+    @property
+    def limits(self) -> StageSettings:
+        return self.settings.stages[self.stage]
+
+
+class Run:
+    """What a handler sees of its run; writes raise `StaleRunError` once the job is not ours."""
+
+    def __init__(self, deps: StageDeps, claim: runs.Claim) -> None:
+        self.deps = deps
+        self.claim = claim
+        self.job = claim.job
+        self.id = RunId(claim.job.id, deps.stage, claim.job.epoch)
+        self.scratch = deps.settings.store.scratch_dir / self.id.folder
+        self._gate = ProgressGate()
+        self._soft_deadline = _soft_deadline(deps.limits)
+
+    def stop(self) -> str | None:
+        """Why to stop now, as `EndReason`; None to go on. Cheap; never waits."""
+        reason = self.deps.running.reason(self.claim.attempt_id)
+        if reason is None and self.deps.drain.is_set():
+            return EndReason.DRAINED
+        if reason is None and time.monotonic() > self._soft_deadline:
+            return EndReason.DEADLINE
+        return reason
+
+    def raise_for(self, reason: str) -> None:
+        """Turn a child's `EndReason` into the exception that ends this run."""
+        if reason == EndReason.CANCELED:
+            raise CanceledRunError(self.job.id)
+        if reason == EndReason.STALE:
+            raise StaleRunError(self.job.id)
+        if reason == EndReason.DRAINED:
+            raise HandBackError
+        if reason == EndReason.STALLED:
+            raise SluiceError(code="stalled")
+        if reason == EndReason.DEADLINE:
+            raise SluiceError("the stage took longer than its time limit", code="timeout")
+
+    def check(self) -> None:
+        """Raise when the run must stop; for handlers between their steps."""
+        reason = self.stop()
+        if reason is not None:
+            self.raise_for(reason)
+
+    def progress(self, progress: Progress) -> None:
+        """Report how far the stage is; written and told only as often as is worth it."""
+        admitted = self._gate.admit(progress, time.monotonic())
+        if admitted is None:
+            return
+        try:
+            with write(self.deps.engine) as connection:
+                job = runs.write_progress(
+                    connection, self.claim.job, admitted, now=self.deps.clock()
+                )
+        except StoreAwayError:
+            # Figures are not worth a wait: bytes keep flowing while the database is away.
+            self.deps.running.note_store(away=True)
+            return
+        tell(self.deps, job, "progress")
+
+    def describe(self, **fields: Any) -> None:
+        """Store what was learned so far, e.g. the title."""
+        now = self.deps.clock()
+        self.job = stored(
+            self.deps, lambda connection: runs.describe(connection, self.claim.job, fields, now=now)
+        )
+        tell(self.deps, self.job, "job")
+
+    def add_children(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Store entries of a collection as they are found; see `collections.add_children`."""
+        now = self.deps.clock()
+
+        def add(connection: sa.Connection) -> list[OutboxRow]:
+            return collections.add_children(connection, self.claim, entries, now=now)
+
+        rows = stored(self.deps, add)
+        publish_now(self.deps.broker, rows, now=now)
+        tell(self.deps, self.job, "job")
+
+    def on_child(self, pid: int, started: int) -> None:
+        """Remember the media child, so that a later run can prove it gone."""
+        try:
+            with write(self.deps.engine) as connection:
+                runs.record_child(connection, self.claim.attempt_id, pid, started)
+        except StoreAwayError:
+            # The lock that the child holds proves the same; its output must not wait for this.
+            self.deps.running.note_store(away=True)
+
+
+def stored(deps: StageDeps, work: Callable[[sa.Connection], _R]) -> _R:
+    """Run a transaction; while the database is away wait for it, unless this process stops.
+
+    Raises:
+        StoreAwayError: the process stops, and the database was still away a moment later.
+
+    """
+    left = STORE_LAST_PATIENCE
+    while True:
+        try:
+            with write(deps.engine) as connection:
+                return work(connection)
+        except StoreAwayError:
+            deps.running.note_store(away=True)
+            if deps.drain.wait(STORE_PAUSE):
+                if left <= 0:
+                    raise
+                left -= STORE_PAUSE
+                time.sleep(STORE_PAUSE)
+
+
+def tell(deps: StageDeps, job: Job, kind: str) -> None:
+    """Tell whoever watches; a signal that is lost is made good from the database."""
+    try:
+        events.emit(deps.signals, events.event_of(job, kind))
+    except BrokerAwayError as exc:
+        log.debug("event_lost", job=job.id, error=str(exc))
+
+
+def _soft_deadline(limits: StageSettings) -> float:
+    if limits.soft_time_limit is None:
+        return float("inf")
+    return time.monotonic() + limits.soft_time_limit

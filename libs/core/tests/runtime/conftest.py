@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from sluice_core.adapters import settings
+from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db.dead_letters import list_page
+from sluice_core.adapters.db.engine import read, write
+from sluice_core.adapters.storage import open_storage
+from sluice_core.domain.job import Artifact, Job
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.paths import final_key, work_key
+from sluice_core.runtime.publisher import publish_now
+from sluice_core.runtime.run import Run, StageDeps
+from sluice_core.runtime.stage import Handler, run_stage
+from sluice_core.runtime.worker import make_deps, stage_worker
+from sluice_testing.factories import make_job, message_of, next_order, run_at
+
+
+def wait_for(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> Any:
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {timeout} s: {what or condition}")
+        time.sleep(0.005)
+    return found
+
+
+@pytest.fixture(name="wait_for")
+def wait_for_fixture() -> Callable[..., Any]:
+    return wait_for
+
+
+class Rig:
+    """What a worker process has, on real stores, driven by hand."""
+
+    def __init__(
+        self, stack: ExitStack, folder: Path, engine: sa.Engine, redis_url: str, **env: str
+    ) -> None:
+        self.stack = stack
+        self.engine = engine
+        self.loaded = settings.load(
+            {
+                "SLUICE_DATA_DIR": str(folder),
+                "SLUICE_REDIS_URL": redis_url,
+                **env,
+            }
+        )
+        self.loaded.store.scratch_dir.mkdir(parents=True, exist_ok=True)
+        self.storage = open_storage(self.loaded.store.effective_storage_url)
+        self.storage.check()
+        self._deps: dict[Actor, StageDeps] = {}
+
+    def deps(self, stage: Actor = Actor.DOWNLOAD) -> StageDeps:
+        """Of one process of the stage; its watch over runs is started."""
+        if stage not in self._deps:
+            self._deps[stage] = self.new_deps(stage)
+        return self._deps[stage]
+
+    def new_deps(self, stage: Actor) -> StageDeps:
+        deps = make_deps(stage, self.loaded, self.stack, engine=self.engine, storage=self.storage)
+        deps.running.start()
+        self.stack.callback(deps.running.stop)
+        return deps
+
+    def worker(self, handle: Handler, stage: Actor = Actor.DOWNLOAD) -> StageDeps:
+        """A started worker of a process of its own; returns its deps."""
+        deps = self.new_deps(stage)
+        worker = stage_worker(deps, handle)
+        worker.start()
+        self.stack.callback(worker.stop)
+        self.stack.callback(worker.drain, 0.0)
+        return deps
+
+    def job_at(self, stage: Actor = Actor.DOWNLOAD, **fields: Any) -> tuple[Job, runs.Message]:
+        """A job that waits for the stage, and its message, not published."""
+        with write(self.engine) as c:
+            if stage is Actor.PARSE:
+                job = make_job(c, now=time.time(), **fields)
+            else:
+                run = run_at(c, stage, now=time.time(), **fields)
+                job, _ = runs.hand_back(c, run, now=time.time())
+            return job, message_of(next_order(c, job.id), now=time.time())
+
+    def publish(self, job: Job) -> None:
+        with read(self.engine) as c:
+            row = next_order(c, job.id)
+        deps = next(iter(self._deps.values()), None) or self.deps()
+        publish_now(deps.broker, [_order(row)], now=time.time())
+
+    def run(self, handle: Handler, message: runs.Message, stage: Actor = Actor.DOWNLOAD) -> None:
+        run_stage(self.deps(stage), handle, message)
+
+    def now(self, job: Job) -> Job:
+        with read(self.engine) as c:
+            found = jobs.get(c, job.id)
+        assert found is not None
+        return found
+
+    def order(self, job: Job) -> Any:
+        with read(self.engine) as c:
+            return next_order(c, job.id)
+
+    def attempts(self, job: Job) -> list[Any]:
+        with read(self.engine) as c:
+            return jobs.attempts_of(c, job.id)
+
+    def letters(self) -> list[Any]:
+        with read(self.engine) as c:
+            return list_page(c, before_id=None, limit=100)
+
+    def keys(self, job: Job) -> list[str]:
+        found = [*self.storage.keys(f"work/{job.id}/"), *self.storage.keys(f"files/{job.id}/")]
+        return sorted(found)
+
+
+def _order(row: Any) -> Any:
+    from sluice_core.adapters.db.outbox import OutboxRow  # noqa: PLC0415  # one use
+
+    return OutboxRow(row.id, row.job_id, Actor(row.actor), row.queue, row.epoch, row.due_at)
+
+
+def put(run: Run, name: str = "film.mp4", *, final: bool = False) -> Artifact:
+    """Store a file of the run, as handlers do."""
+    file = run.scratch / name
+    file.write_bytes(b"abc")
+    key = (final_key if final else work_key)(run.id, name)
+    run.deps.storage.put(key, file)
+    return Artifact(name, "video", key, 3, "0" * 64, "video/mp4")
+
+
+@pytest.fixture(name="put")
+def put_fixture() -> Callable[..., Artifact]:
+    return put
+
+
+@pytest.fixture
+def rig(tmp_path: Path, engine: sa.Engine, redis_url: str) -> Iterator[Rig]:
+    with ExitStack() as stack:
+        yield Rig(stack, tmp_path / "data", engine, redis_url)
+
+
+@pytest.fixture
+def new_rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
+    with ExitStack() as stack:
+        yield lambda engine, redis_url, **env: Rig(
+            stack, tmp_path / "data", engine, redis_url, **env
+        )

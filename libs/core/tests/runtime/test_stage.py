@@ -1,0 +1,346 @@
+# ruff: noqa: ARG001  # handlers have a fixed signature
+"""Whatever a handler or the world does, a run ends once, in one transaction, with its own files."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db.engine import write
+from sluice_core.domain.errors import ErrorClass, HandBackError, SluiceError
+from sluice_core.domain.job import Progress
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.states import Status, WaitingFor
+from sluice_core.runtime.stage import Advance, Expanded, Finished
+from sluice_testing.factories import fail
+
+
+def advance(run):
+    return Advance(Actor.TRANSCODE, {"sources": [{"key": "k"}]})
+
+
+def never(run):
+    raise AssertionError("this message must start no run")
+
+
+def waiting(rig, queue="download.default"):
+    return rig.deps().broker.waiting([queue])[queue]
+
+
+# -- what starts no run -------------------------------------------------------------------------
+
+
+def test_an_old_message_starts_nothing(rig):
+    job, message = rig.job_at()
+    rig.run(advance, message)
+    before = rig.now(job)
+    rig.run(never, message)
+    rig.run(never, replace(message, epoch=message.epoch + 7))
+    assert rig.now(job) == before
+    assert rig.letters() == []
+
+
+def test_a_message_of_a_finished_job_starts_nothing(rig):
+    job, message = rig.job_at()
+    with write(rig.engine) as c:
+        won = runs.claim(c, stage=Actor.DOWNLOAD, message=message, worker="w", now=time.time())
+        fail(c, won, now=time.time())
+    rig.run(never, replace(message, epoch=won.job.epoch))
+    assert rig.now(job).status is Status.FAILED
+    assert rig.letters() == []
+
+
+def test_a_message_of_a_deleted_job_starts_nothing(rig):
+    job, message = rig.job_at()
+    with write(rig.engine) as c:
+        jobs.delete(c, job.id, now=time.time())
+    rig.run(never, message)
+    rig.run(never, replace(message, epoch=message.epoch + 1))
+    assert rig.letters() == []
+
+
+def test_a_message_of_an_unknown_job_becomes_a_dead_letter(rig):
+    _, message = rig.job_at()
+    rig.run(never, replace(message, job_id="0" * 26))
+    (letter,) = rig.letters()
+    assert (letter.reason, letter.job_id, letter.queue) == (
+        "unknown job",
+        "0" * 26,
+        "download.default",
+    )
+    assert message.id in letter.payload
+
+
+def test_a_message_of_another_stage_starts_nothing(rig):
+    job, message = rig.job_at(Actor.DOWNLOAD)
+    rig.run(never, message, Actor.PARSE)
+    assert rig.now(job).waiting_for is WaitingFor.WORKER
+
+
+# -- outcomes -----------------------------------------------------------------------------------
+
+
+def test_advance_orders_the_next_stage(rig, put):
+    job, message = rig.job_at()
+
+    def handle(run):
+        put(run)
+        return advance(run)
+
+    rig.run(handle, message)
+    now = rig.now(job)
+    assert (now.status, now.waiting_for, now.tries) == (Status.MERGING, WaitingFor.WORKER, 0)
+    assert rig.attempts(job)[-1].outcome == "ok"
+    assert waiting(rig, "transcode.default") == 1
+    assert len(rig.keys(job)) == 1
+    assert list(rig.loaded.store.scratch_dir.iterdir()) == []
+
+
+def test_finished_points_at_its_files(rig, put):
+    job, message = rig.job_at(Actor.TRANSCODE)
+    rig.run(lambda run: Finished([put(run, final=True)]), message, Actor.TRANSCODE)
+    assert rig.now(job).status is Status.SUCCESS
+    assert rig.keys(job) == [f"files/{job.id}/transcode.{message.epoch + 1}/film.mp4"]
+
+
+def test_expanded_waits_for_its_children(rig):
+    job, message = rig.job_at(Actor.PARSE)
+
+    def handle(run):
+        run.add_children([{"url": "https://media.example/1", "key": "1"}])
+        return Expanded({"title": "a list"})
+
+    rig.run(handle, message, Actor.PARSE)
+    now = rig.now(job)
+    assert (now.waiting_for, now.title, now.expansion_done) == (
+        WaitingFor.CHILDREN,
+        "a list",
+        True,
+    )
+    assert waiting(rig, "parse.bulk") == 1
+    assert waiting(rig, "settle.default") == 1
+
+
+def test_a_transient_failure_is_tried_again_later(rig, put):
+    job, message = rig.job_at()
+
+    def handle(run):
+        put(run)
+        raise SluiceError(code="network", retry_after=100)
+
+    rig.run(handle, message)
+    now = rig.now(job)
+    assert (now.status, now.waiting_for, now.error.code) == (
+        Status.DOWNLOADING,
+        WaitingFor.RETRY,
+        "network",
+    )
+    assert 99 < rig.order(job).due_at - time.time() < 102
+    assert rig.order(job).epoch == now.epoch
+    assert waiting(rig) == 0
+    assert rig.keys(job) == []
+
+
+def test_a_permanent_failure_ends_the_job_and_leaves_no_letter(rig):
+    job, message = rig.job_at()
+
+    def handle(run):
+        raise SluiceError(code="not_found")
+
+    rig.run(handle, message)
+    assert (rig.now(job).status, rig.now(job).error.code) == (Status.FAILED, "not_found")
+    assert rig.letters() == []
+
+
+def test_the_last_try_leaves_a_dead_letter(rig):
+    job, message = rig.job_at()
+    tries = []
+
+    def handle(run):
+        tries.append(run.claim.job.tries)
+        raise SluiceError(code="network")
+
+    for _ in range(4):
+        rig.run(handle, message)
+        message = replace(message, epoch=rig.now(job).epoch)
+    assert tries == [1, 2, 3, 4]
+    assert rig.now(job).status is Status.FAILED
+    assert [letter.reason[:8] for letter in rig.letters()] == ["network:"]
+
+
+def test_a_bug_in_a_handler_is_an_internal_failure(rig):
+    job, message = rig.job_at()
+
+    def handle(run):
+        raise ZeroDivisionError("oops")
+
+    rig.run(handle, message)
+    error = rig.now(job).error
+    assert (error.code, error.error_class) == ("internal", ErrorClass.TRANSIENT)
+    assert "oops" in error.message
+
+
+def test_an_outcome_that_cannot_be_stored_is_a_failure_and_its_files_go(rig, put):
+    job, message = rig.job_at(Actor.TRANSCODE)
+
+    def handle(run):
+        put(run, final=True)
+        return Finished([])
+
+    rig.run(handle, message, Actor.TRANSCODE)
+    assert rig.now(job).error.code == "internal"
+    assert rig.keys(job) == []
+
+
+def test_trouble_after_the_commit_is_no_failure_of_the_run(new_rig, engine, redis_url, put):
+    rig = new_rig(engine, redis_url, SLUICE_FAILPOINTS="run.after_commit=raise")
+    job, message = rig.job_at(Actor.TRANSCODE)
+    with pytest.raises(SluiceError, match="failpoint"):
+        rig.run(lambda run: Finished([put(run, final=True)]), message, Actor.TRANSCODE)
+    assert rig.now(job).status is Status.SUCCESS
+    assert len(rig.keys(job)) == 1
+
+
+# -- runs that are no longer the job's owner ------------------------------------------------------
+
+
+def test_a_run_that_lost_its_job_removes_its_own_files_alone(rig, put):
+    job, message = rig.job_at()
+    other = f"work/{job.id}/download.{message.epoch + 2}/film.mp4"
+
+    def handle(run):
+        put(run)
+        rig.storage.put(other, run.scratch / "film.mp4")
+        with write(rig.engine) as c:
+            runs.declare_lost(c, run.claim.attempt_id, max_losses=9, sweep_at=0, now=time.time())
+        run.progress(Progress(percent=50.0))
+        raise AssertionError("a stale run may not go on")
+
+    rig.run(handle, message)
+    assert rig.keys(job) == [other]
+    assert rig.now(job).progress.percent is None
+    assert rig.attempts(job)[-1].outcome == "lost"
+
+
+def test_a_canceled_run_ends_and_leaves_the_job_canceled(rig, put):
+    job, message = rig.job_at()
+
+    def handle(run):
+        put(run)
+        with write(rig.engine) as c:
+            jobs.cancel(c, job.id, now=time.time())
+        return advance(run)
+
+    rig.run(handle, message)
+    assert rig.now(job).status is Status.CANCELED
+    assert rig.keys(job) == []
+
+
+def test_a_cancel_is_told_to_the_run(rig, wait_for):
+    job, message = rig.job_at()
+
+    def handle(run):
+        with write(rig.engine) as c:
+            jobs.cancel(c, job.id, now=time.time())
+        began = time.monotonic()
+        run.raise_for(wait_for(run.stop, timeout=5))
+        raise AssertionError(began)
+
+    rig.run(handle, message)
+    assert rig.now(job).status is Status.CANCELED
+
+
+# -- hand-back -----------------------------------------------------------------------------------
+
+
+def test_a_drain_hands_back_uncounted_and_keeps_what_was_fetched(rig):
+    job, message = rig.job_at()
+    deps = rig.deps()
+
+    def handle(run):
+        (run.scratch / "part").write_bytes(b"abc")
+        deps.drain.set()
+        run.check()
+
+    rig.run(handle, message)
+    now = rig.now(job)
+    assert (now.status, now.waiting_for, now.tries) == (
+        Status.DOWNLOADING,
+        WaitingFor.WORKER,
+        0,
+    )
+    assert rig.order(job).epoch == now.epoch == message.epoch + 1
+    assert rig.attempts(job)[-1].outcome == "handed_back"
+    assert waiting(rig) == 1
+    folder = f"{job.id}.download.{now.epoch}"
+    assert (rig.loaded.store.scratch_dir / folder / "part").exists()
+
+
+def test_a_hand_back_after_a_cancel_orders_nothing(rig):
+    job, message = rig.job_at()
+
+    def handle(run):
+        with write(rig.engine) as c:
+            jobs.cancel(c, job.id, now=time.time())
+        raise HandBackError
+
+    rig.run(handle, message)
+    assert rig.now(job).status is Status.CANCELED
+    assert waiting(rig) == 0
+    assert list(rig.loaded.store.scratch_dir.iterdir()) == []
+
+
+# -- through a worker ----------------------------------------------------------------------------
+
+
+def test_a_published_job_runs_and_its_message_is_gone(rig, wait_for):
+    job, _ = rig.job_at()
+    rig.worker(advance)
+    rig.publish(job)
+    wait_for(lambda: rig.now(job).status is Status.MERGING)
+    deps = rig.deps()
+    wait_for(lambda: deps.broker.in_flight(["download.default"])["download.default"] == 0)
+
+
+def test_unreadable_and_unknown_messages_become_letters_and_the_worker_goes_on(rig, wait_for):
+    job, _ = rig.job_at()
+    client = rig.deps().broker.client
+    client.hset("dramatiq:download.default.msgs", "m1", b"\xff\xfe not json")
+    client.rpush("dramatiq:download.default", "m1")
+    rig.deps().broker.publish("m2", "nobody", "download.default", {"job": "x", "epoch": 1})
+    rig.deps().broker.publish("m3", "download", "download.default", {"job": "x", "epoch": 1})
+    rig.worker(advance)
+    rig.publish(job)
+    wait_for(lambda: rig.now(job).status is Status.MERGING)
+    wait_for(lambda: len(rig.letters()) == 3)
+    assert sorted(letter.reason.split(":")[0] for letter in rig.letters()) == [
+        "no such actor",
+        "unknown job",
+        "unreadable message",
+    ]
+
+
+def test_a_clock_ten_minutes_ahead_runs_nothing_twice(rig, wait_for):
+    began, end = [], Event()
+
+    def handle(run):
+        began.append(run.deps.worker_id)
+        assert end.wait(20)
+        return advance(run)
+
+    one = rig.worker(handle)
+    two = rig.worker(handle)
+    object.__setattr__(two, "clock", lambda: time.time() + 600)
+    jobs_ = [rig.job_at()[0] for _ in range(8)]
+    for job in jobs_:
+        rig.publish(job)
+    wait_for(lambda: len(began) == 8)
+    assert set(began) == {one.worker_id, two.worker_id}
+    end.set()
+    wait_for(lambda: all(rig.now(job).status is Status.MERGING for job in jobs_))
+    assert len(began) == 8
+    assert [len(rig.attempts(job)) for job in jobs_] == [len(rig.attempts(jobs_[0]))] * 8
