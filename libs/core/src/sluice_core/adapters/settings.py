@@ -44,6 +44,8 @@ class StoreSettings(_Group):
     #: Credentials for `s3://`, when neither its address nor the usual AWS variables hold them.
     s3_access_key: str = ""
     s3_secret_key: str = ""
+    #: Bytes that stay free on the disks of scratch and storage folders.
+    min_free_bytes: int = Field(256 * 1024 * 1024, ge=0)
     #: Connections that one process may hold to the database.
     database_pool: int = Field(8, ge=1, le=100)
 

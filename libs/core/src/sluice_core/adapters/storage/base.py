@@ -52,6 +52,9 @@ class Storage(Protocol):
     def free_bytes(self) -> int | None:
         """Space left; None when there is no such limit."""
 
+    def shares_disk(self, folder: Path) -> bool:
+        """Whether a file of that folder can be stored without taking any further room."""
+
     def check(self) -> None:
         """Raises `ConfigError` with one sentence when the storage can't be written."""
 

@@ -108,6 +108,10 @@ class FolderStorage:
         with mapped():
             return shutil.disk_usage(self._root).free
 
+    def shares_disk(self, folder: Path) -> bool:
+        with mapped():
+            return folder.stat().st_dev == self._root.stat().st_dev
+
     def check(self) -> None:
         probe = self._root / _INCOMING / new_id()
         try:

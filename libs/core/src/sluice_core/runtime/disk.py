@@ -1,0 +1,183 @@
+"""Room on the disk: asked for before a download, watched while it runs, freed when it was short.
+
+A reserve stays free for everything else on the machine, the embedded database before all.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import structlog
+
+from sluice_core.adapters.storage import Storage
+from sluice_core.domain.errors import SluiceError
+from sluice_core.runtime.children.spec import LOCK_NAME
+
+log = structlog.get_logger(__name__)
+
+#: Seconds between two looks while a run goes on.
+CHECK_EVERY = 2.0
+#: Share of the reserve at which running work gives way; new work is refused at the whole of it, so
+#: that an estimate that was a little low ends nothing.
+LOW_WATER = 0.5
+_MIB = 1024 * 1024
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def free_bytes(folder: Path) -> int:
+    """What an unprivileged process may still write there."""
+    return shutil.disk_usage(folder).free
+
+
+class Disk:
+    """The room of one process' scratch folder, shared by its runs.
+
+    Args:
+        folder: where runs have their scratch folders.
+        storage: where finished files go, perhaps on another disk.
+        reserve: bytes that stay free.
+        free: how much is left in a folder.
+
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        storage: Storage,
+        *,
+        reserve: int,
+        free: Callable[[Path], int] = free_bytes,
+    ) -> None:
+        self._folder = folder
+        self._storage = storage
+        self._reserve = reserve
+        self._free = free
+        self._lock = Lock()
+        self._rooms: set[Room] = set()
+
+    @contextmanager
+    def room(self, scratch: Path, *, whole: int) -> Iterator[Room]:
+        """Room for a run's files, for as long as the block lasts.
+
+        What other runs of this process were promised is not given away twice. When the disk turns
+        out to be full inside the block, the run's temporary files are removed and the failure says
+        so.
+
+        Args:
+            scratch: the run's own folder; what lies there already needs no more room.
+            whole: bytes that the run's files will have in the end, as far as is known.
+
+        Raises:
+            SluiceError: `disk_full`, before anything was written or while the block ran.
+
+        """
+        room = Room(self, scratch, whole)
+        with freeing(scratch):
+            self._admit(room, whole)
+            try:
+                yield room
+            finally:
+                with self._lock:
+                    self._rooms.discard(room)
+
+    def _admit(self, room: Room, whole: int) -> None:
+        with self._lock:
+            promised = sum(other.left for other in self._rooms)
+            needed = room.left + promised
+            free = self._free(self._folder)
+            if free < needed + self._reserve:
+                raise _full(f"{_mib(needed)} are needed and {_mib(free)} are free", self._reserve)
+            self._rooms.add(room)
+        try:
+            self._admit_storage(room, whole)
+        except SluiceError:
+            with self._lock:
+                self._rooms.discard(room)
+            raise
+
+    def _admit_storage(self, room: Room, whole: int) -> None:
+        if self._storage.shares_disk(room.scratch):
+            return
+        left = self._storage.free_bytes()
+        if left is not None and left < whole + self._reserve:
+            words = f"the storage needs {_mib(whole)} and has {_mib(left)}"
+            raise _full(words, self._reserve)
+
+    def check(self) -> None:
+        """Raise `disk_full` when the reserve is being eaten up."""
+        free = self._free(self._folder)
+        if free < self._reserve * LOW_WATER:
+            raise _full(f"only {_mib(free)} are left", self._reserve)
+
+
+class Room:
+    """What one run was promised."""
+
+    def __init__(self, disk: Disk, scratch: Path, whole: int) -> None:
+        self._disk = disk
+        self.scratch = scratch
+        #: Bytes still to come.
+        self.left = max(0, whole - used_bytes(scratch))
+        self._next_check = 0.0
+
+    def written(self, *, done: int, whole: int | None) -> None:
+        """Told as files grow; looks at the disk now and then.
+
+        Raises:
+            SluiceError: `disk_full`.
+
+        """
+        if whole is not None:
+            self.left = max(0, whole - done)
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + CHECK_EVERY
+            self._disk.check()
+
+
+@contextmanager
+def freeing(scratch: Path) -> Iterator[None]:
+    """When the block ends for want of room, remove the run's temporary files and say so."""
+    try:
+        yield
+    except SluiceError as exc:
+        if exc.code != "disk_full":
+            raise
+        raise _freed(scratch, exc.message) from exc
+    except OSError as exc:
+        if exc.errno not in _FULL:
+            raise
+        raise _freed(scratch, str(exc.strerror)) from exc
+
+
+def _freed(scratch: Path, message: str) -> SluiceError:
+    size = used_bytes(scratch)
+    for path in _files(scratch):
+        path.unlink(missing_ok=True)
+    log.warning("disk_full", scratch=scratch.name, freed_bytes=size, reason=message)
+    said = f"; {_mib(size)} of temporary files were removed" if size else ""
+    return SluiceError(message + said, code="disk_full")
+
+
+def used_bytes(scratch: Path) -> int:
+    """Bytes of a run's files."""
+    return sum(path.stat().st_size for path in _files(scratch))
+
+
+def _files(scratch: Path) -> list[Path]:
+    # The lock tells others whether a child lives, and takes no room.
+    return [p for p in scratch.rglob("*") if p.is_file() and p.name != LOCK_NAME]
+
+
+def _full(words: str, reserve: int) -> SluiceError:
+    return SluiceError(f"{words}; {_mib(reserve)} stay in reserve", code="disk_full")
+
+
+def _mib(size: int) -> str:
+    return f"{size / _MIB:.0f} MiB"
