@@ -6,7 +6,7 @@ from urllib.request import urlopen
 import pytest
 
 from sluice_core.domain.errors import SluiceError
-from sluice_core.runtime.children import is_alive
+from sluice_core.runtime.children import ForkServer, child_environment, is_alive
 
 MIB = 1024 * 1024
 
@@ -252,33 +252,35 @@ def test_manifests_and_pages_that_point_inside_lead_nowhere(sample_site, child, 
     assert child.code(both) == code
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "ttl=0.5&stale=403",
-        "ttl=0.5&stale=410",
-        "ttl=0.5&stale=403&media=/hls/ts/master.m3u8",
-        "bind=cookie",
-    ],
-)
+SIGNED = "/pages/signed"
+
+
+def stale(sample_site, child, query):
+    """A description whose links have run out, while the page gives out good ones."""
+    sample_site.control(SIGNED, ttl=0.2)
+    info = child.info(sample_site.url(f"{SIGNED}?{query}"))
+    time.sleep(0.3)  # the links' own time runs out
+    sample_site.control(SIGNED, ttl=60)
+    return info
+
+
+@pytest.mark.parametrize("query", ["stale=403", "stale=410", "stale=403&media=/hls/ts/master.m3u8"])
 def test_stale_link_is_found_again_from_its_page(sample_site, child, query):
-    info = child.info(sample_site.url(f"/pages/signed?{query}"))
-    if "ttl" in query:
-        time.sleep(0.7)  # the links' own time runs out
-        sample_site.control("/pages/signed", ttl=60)
+    info = stale(sample_site, child, query)
     dest = child.fetch(info)
     assert dest.stat().st_size > 100_000
-    assert bool(child.of_kind("reextracted")) is ("ttl" in query)
-    if "ttl" in query:
-        fresh = child.of_kind("reextracted")[0]["info"]
-        assert [f["format_id"] for f in fresh["formats"]] == [
-            f["format_id"] for f in info["formats"]
-        ]
+    fresh = child.of_kind("reextracted")[0]["info"]
+    assert [f["format_id"] for f in fresh["formats"]] == [f["format_id"] for f in info["formats"]]
+
+
+def test_link_bound_to_a_cookie_is_fetched_with_it(sample_site, child):
+    info = child.info(sample_site.url(f"{SIGNED}?bind=cookie"))
+    assert child.fetch(info).stat().st_size > 100_000
+    assert not child.of_kind("reextracted")
 
 
 def test_link_that_stays_refused_is_a_failure(sample_site, child):
-    info = child.info(sample_site.url("/pages/signed?ttl=0.3&stale=403"))
-    time.sleep(0.4)  # the links' own time runs out
+    info = stale(sample_site, child, "stale=403")
     sample_site.control("/signed/*", fail=403)
     assert child.code(child.fetch, info) == "forbidden"
     assert child.code(child.fetch, info, reextract=False) == "forbidden"
@@ -321,3 +323,13 @@ def test_description_goes_through_storage_as_json(sample_site, child, sha256):
 def test_no_child_is_left(sample_site, child):
     child.fetch(child.info(sample_site.url("/mp4/small.mp4")))
     assert not is_alive(child.pid, 0)
+
+
+def test_small_child_fetches_and_extracts_again(sample_site, child, tmp_path):
+    info = stale(sample_site, child, "stale=403")
+    env = child_environment(home=tmp_path, base={})
+    module = "sluice_core.adapters.ytdlp.fetch_child"
+    with ForkServer(module=module, env=env, cwd=tmp_path) as child.server:
+        dest = child.fetch(info)
+    assert dest.stat().st_size > 100_000
+    assert child.of_kind("reextracted")

@@ -1,8 +1,9 @@
 """yt-dlp in a child process.
 
-`child` is the module for a `ForkServer`; nothing here but `child` and what it imports may be
-imported elsewhere, since that would load yt-dlp into the importing process. Requests and events are
-JSON; failures come as the `error` event of the runner's protocol.
+`child` is the module for a `ForkServer`, `fetch_child` the same with half the memory (32 MB in
+place of 65) for a worker that only fetches. The modules load yt-dlp, so other processes import
+nothing but this package itself. Requests and events are JSON; failures come as the `error` event of
+the runner's protocol.
 
 Both kinds take `egress: {"allow": [rule, ...], "proxy": link or null}` and `cookies`, the text of a
 Netscape cookie file. Times are seconds, sizes bytes.
