@@ -37,6 +37,10 @@ class JobError:
         return CODES[self.code].help if self.code in CODES else ""
 
 
+#: `Request.playlist` of a subscription's checks: entries that were not seen before.
+ONLY_NEW = "new"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a submitter asked for; equal requests are the same job unless forced."""
@@ -44,7 +48,7 @@ class Request:
     url: str
     preset: str = "best"
     lane: Lane = Lane.DEFAULT
-    #: `auto`, `single` or `all`: what to do with a link that holds several media.
+    #: `auto`, `single` or `all`: what to do with a link that holds several media; or `ONLY_NEW`.
     playlist: str = "auto"
     #: Entry numbers to take, yt-dlp's syntax ("1-3,7"); None takes all.
     items: str | None = None
@@ -98,6 +102,11 @@ class Job:
     finished_at: float | None = None
     expires_at: float | None = None
     traceparent: str | None = None
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it looks for new entries of a subscription."""
+        return self.request.playlist == ONLY_NEW
 
     @property
     def is_collection(self) -> bool:

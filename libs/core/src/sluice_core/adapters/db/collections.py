@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import outbox, runs
+from sluice_core.adapters.db import outbox, runs, subscriptions
 from sluice_core.adapters.db.rows import error_columns, next_version, to_job
 from sluice_core.adapters.db.schema import jobs
 from sluice_core.adapters.db.schema import outbox as outbox_table
@@ -24,23 +24,30 @@ def add_children(
 ) -> list[outbox.OutboxRow]:
     """Write newly found entries as child jobs, as the run that expands the parent.
 
-    An entry is {"url", "key", "title"?, ...}; one that the parent already has is left alone.
+    An entry is {"url", "key", "title"?, ...}; one that the parent already has is left alone, and of
+    a subscription one that was ever seen.
 
     Raises:
         StaleRunError: the parent was canceled, or another run expands it.
 
     """
     parent = runs.describe(connection, run.job, {"expansion_done": False}, now=now)
+    by_key: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        by_key.setdefault(hashlib.sha256(entry["key"].encode()).hexdigest(), entry)
+    if parent.is_check:
+        new_keys = subscriptions.admit(connection, parent.schedule_id or "", by_key, now=now)
+        by_key = {key: entry for key, entry in by_key.items() if key in new_keys}
     new = [
         job_store.NewJob(
             request=child_request(parent, entry["url"]),
             api_key_id=parent.api_key_id,
             parent_id=parent.id,
-            entry_key=hashlib.sha256(entry["key"].encode()).hexdigest(),
+            entry_key=key,
             entry=entry,
             traceparent=parent.traceparent,
         )
-        for entry in entries
+        for key, entry in by_key.items()
     ]
     return [order for _, order in job_store.insert_many(connection, new, now=now) if order]
 
@@ -85,8 +92,7 @@ def settle(
     counts = job_store.child_counts(connection, [parent_id]).get(parent_id, ChildCounts())
     if counts.active:
         return None
-    truncated = (row.plan or {}).get("truncated")
-    status, error = outcome_of(counts, truncated=truncated)
+    status, error = _outcome(to_job(row), counts)
     before_write()
     ended = connection.execute(
         sa.update(jobs)
@@ -100,13 +106,31 @@ def settle(
             sweep_at=sweep_at,
             **({} if status in (Status.SUCCESS, Status.PARTIAL) else {"dedup_key": None}),
             **error_columns(error),
+            **_nothing_new(to_job(row), counts, now),
             **next_version(),
         )
         .returning(jobs)
     ).one()
     job = to_job(ended)
+    if job.is_check:
+        subscriptions.checked(connection, job.schedule_id or "")
     runs.ask_to_settle(connection, job, now=now)
     return job
+
+
+def _outcome(parent: Job, counts: ChildCounts) -> tuple[Status, JobError | None]:
+    if parent.is_check and not counts.total:
+        return Status.SUCCESS, None
+    # Of a subscription's list nobody wants what lies beyond the limit.
+    truncated = None if parent.is_check else (parent.plan or {}).get("truncated")
+    return outcome_of(counts, truncated=truncated)
+
+
+def _nothing_new(parent: Job, counts: ChildCounts, now: float) -> dict[str, Any]:
+    """A check that found nothing is not worth a row, a few times a day for years."""
+    if parent.is_check and not counts.total:
+        return {"deleted_at": now, "expires_at": None, "dedup_key": None}
+    return {}
 
 
 def outcome_of(

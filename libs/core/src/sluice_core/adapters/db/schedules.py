@@ -1,0 +1,304 @@
+"""Schedules and their firings. When a schedule fires next is computed by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from sluice_core.adapters.db.schema import firings, jobs, schedules, subscription_entries
+from sluice_core.adapters.ids import new_id
+from sluice_core.domain.job import Request
+from sluice_core.domain.lanes import Lane
+from sluice_core.domain.schedule import (
+    Firing,
+    FiringOutcome,
+    Kind,
+    Missed,
+    Schedule,
+    Trigger,
+)
+from sluice_core.domain.states import ACTIVE
+
+#: Most schedules and subscriptions in all.
+CAP = 1_000
+#: Firings kept of each schedule; the newest ones.
+KEPT_FIRINGS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchedule:
+    """A schedule to insert."""
+
+    name: str
+    kind: Kind
+    trigger: Trigger
+    next_at: float | None
+    missed: Missed = Missed.SKIP
+    request: Request | None = None
+    backfill: bool = False
+    enabled: bool = True
+    api_key_id: str | None = None
+
+
+def add(connection: sa.Connection, new: NewSchedule, *, now: float) -> Schedule | None:
+    """Write a schedule; None when its name is taken."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    insert = (
+        dialect.insert(schedules)
+        .values(
+            id=new_id(),
+            name=new.name,
+            kind=new.kind.value,
+            enabled=new.enabled,
+            **trigger_columns(new.trigger),
+            missed=new.missed.value,
+            request=request_to_json(new.request) if new.request else None,
+            backfill=new.backfill,
+            api_key_id=new.api_key_id,
+            created_at=now,
+            updated_at=now,
+            next_at=new.next_at,
+        )
+        .on_conflict_do_nothing()
+        .returning(schedules)
+    )
+    row = connection.execute(insert).first()
+    return _to_schedule(row) if row else None
+
+
+def count(connection: sa.Connection) -> int:
+    return connection.execute(sa.select(sa.func.count()).select_from(schedules)).scalar_one()
+
+
+def get(connection: sa.Connection, schedule_id: str, *, lock: bool = False) -> Schedule | None:
+    query = sa.select(schedules).where(schedules.c.id == schedule_id)
+    row = connection.execute(query.with_for_update() if lock else query).first()
+    return _to_schedule(row) if row else None
+
+
+def list_all(
+    connection: sa.Connection, *, kinds: Sequence[Kind], api_key_id: str | None = None
+) -> list[Schedule]:
+    """By name, at most `CAP` and what is built in; `api_key_id` None is everybody's."""
+    query = sa.select(schedules).where(schedules.c.kind.in_([k.value for k in kinds]))
+    if api_key_id is not None:
+        query = query.where(schedules.c.api_key_id == api_key_id)
+    return [_to_schedule(r) for r in connection.execute(query.order_by(schedules.c.name))]
+
+
+def change(
+    connection: sa.Connection, schedule_id: str, values: Mapping[str, Any], *, now: float
+) -> Schedule | None:
+    """Write columns; None when the schedule is gone or its new name is taken."""
+    if "name" in values:
+        same = sa.select(schedules.c.id).where(
+            schedules.c.name == values["name"], schedules.c.id != schedule_id
+        )
+        if connection.execute(same).first() is not None:
+            return None
+    row = connection.execute(
+        sa.update(schedules)
+        .where(schedules.c.id == schedule_id)
+        .values(updated_at=now, **values)
+        .returning(schedules)
+    ).first()
+    return _to_schedule(row) if row else None
+
+
+def remove(connection: sa.Connection, schedule_id: str) -> bool:
+    """Delete a schedule and all that is remembered of it; its jobs stay."""
+    for table in (firings, subscription_entries):
+        connection.execute(sa.delete(table).where(table.c.schedule_id == schedule_id))
+    gone = connection.execute(sa.delete(schedules).where(schedules.c.id == schedule_id))
+    return gone.rowcount == 1
+
+
+def due_ids(connection: sa.Connection, *, now: float, limit: int) -> list[str]:
+    """Schedules whose time has come, the longest waiting first."""
+    query = (
+        sa.select(schedules.c.id)
+        .where(schedules.c.next_at <= now, schedules.c.enabled.is_(True))
+        .order_by(schedules.c.next_at)
+        .limit(limit)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def record(
+    connection: sa.Connection,
+    schedule: Schedule,
+    planned_at: float,
+    *,
+    fence: int,
+    now: float,
+    outcome: FiringOutcome | None,
+    message: str | None = None,
+) -> bool:
+    """Write what becomes of a planned time, once; False when that was written before."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    insert = (
+        dialect.insert(firings)
+        .values(
+            schedule_id=schedule.id,
+            planned_at=planned_at,
+            fired_at=now,
+            ended_at=None if outcome is None else now,
+            outcome=outcome.value if outcome else None,
+            message=message,
+            fence=fence,
+        )
+        .on_conflict_do_nothing()
+        .returning(firings.c.planned_at)
+    )
+    return connection.execute(insert).first() is not None
+
+
+def name_job(connection: sa.Connection, schedule_id: str, planned_at: float, job_id: str) -> None:
+    """The firing made this job."""
+    connection.execute(
+        sa.update(firings).where(*_is(schedule_id, planned_at)).values(job_id=job_id)
+    )
+
+
+def end(
+    connection: sa.Connection,
+    schedule_id: str,
+    planned_at: float,
+    *,
+    outcome: FiringOutcome,
+    message: str,
+    now: float,
+) -> None:
+    """A built-in task is over; nothing when the firing was given up meanwhile."""
+    connection.execute(
+        sa.update(firings)
+        .where(*_is(schedule_id, planned_at), firings.c.ended_at.is_(None))
+        .values(ended_at=now, outcome=outcome.value, message=message)
+    )
+
+
+def give_up_older(connection: sa.Connection, *, fence: int, now: float) -> int:
+    """Close what earlier leaders left running; returns how many."""
+    return connection.execute(
+        sa.update(firings)
+        .where(firings.c.ended_at.is_(None), firings.c.fence < fence)
+        .values(ended_at=now, outcome=FiringOutcome.LOST.value, message="its scheduler was lost")
+    ).rowcount
+
+
+def is_running(connection: sa.Connection, schedule_id: str) -> bool:
+    """Whether a task of the schedule runs, or the job of an earlier firing has not ended."""
+    unended = sa.select(firings.c.planned_at).where(
+        firings.c.schedule_id == schedule_id, firings.c.ended_at.is_(None)
+    )
+    if connection.execute(unended.limit(1)).first() is not None:
+        return True
+    active = sa.select(jobs.c.id).where(
+        jobs.c.id.in_(sa.select(firings.c.job_id).where(firings.c.schedule_id == schedule_id)),
+        jobs.c.status.in_([s.value for s in ACTIVE]),
+        jobs.c.deleted_at.is_(None),
+    )
+    return connection.execute(active.limit(1)).first() is not None
+
+
+def last_firings(connection: sa.Connection, schedule_ids: Sequence[str]) -> dict[str, Firing]:
+    """The newest firing of each schedule."""
+    newest = (
+        sa.select(firings.c.schedule_id, sa.func.max(firings.c.planned_at).label("at"))
+        .where(firings.c.schedule_id.in_(schedule_ids))
+        .group_by(firings.c.schedule_id)
+        .subquery()
+    )
+    query = sa.select(firings).join(
+        newest,
+        sa.and_(firings.c.schedule_id == newest.c.schedule_id, firings.c.planned_at == newest.c.at),
+    )
+    return {r.schedule_id: _to_firing(r) for r in connection.execute(query)}
+
+
+def firings_of(connection: sa.Connection, schedule_id: str, *, limit: int) -> list[Firing]:
+    """Newest first."""
+    query = (
+        sa.select(firings)
+        .where(firings.c.schedule_id == schedule_id)
+        .order_by(firings.c.planned_at.desc())
+        .limit(limit)
+    )
+    return [_to_firing(r) for r in connection.execute(query)]
+
+
+def purge_firings(connection: sa.Connection) -> int:
+    """Forget all but the newest of each schedule; returns how many."""
+    gone = 0
+    for schedule_id in connection.execute(sa.select(schedules.c.id)).scalars().all():
+        oldest_kept = connection.execute(
+            sa.select(firings.c.planned_at)
+            .where(firings.c.schedule_id == schedule_id)
+            .order_by(firings.c.planned_at.desc())
+            .offset(KEPT_FIRINGS - 1)
+            .limit(1)
+        ).scalar()
+        if oldest_kept is not None:
+            gone += connection.execute(
+                sa.delete(firings).where(
+                    firings.c.schedule_id == schedule_id,
+                    firings.c.planned_at < oldest_kept,
+                    firings.c.ended_at.is_not(None),
+                )
+            ).rowcount
+    return gone
+
+
+def trigger_columns(trigger: Trigger) -> dict[str, Any]:
+    return asdict(trigger)
+
+
+def request_to_json(request: Request) -> dict[str, Any]:
+    """A request as the `request` column holds it."""
+    return asdict(request)
+
+
+def request_from_json(stored: Mapping[str, Any]) -> Request:
+    values = dict(stored)
+    return Request(
+        **{**values, "lane": Lane(values["lane"]), "subtitles": tuple(values["subtitles"])}
+    )
+
+
+def _to_schedule(row: sa.Row[Any]) -> Schedule:
+    r = row._mapping  # noqa: SLF001  # SQLAlchemy's documented way to read by name
+    return Schedule(
+        id=r["id"],
+        name=r["name"],
+        kind=Kind(r["kind"]),
+        enabled=r["enabled"],
+        trigger=Trigger(r["cron"], r["timezone"], r["every"], r["anchor"]),
+        missed=Missed(r["missed"]),
+        request=request_from_json(r["request"]) if r["request"] else None,
+        backfill=r["backfill"],
+        baseline_done=r["baseline_done"],
+        api_key_id=r["api_key_id"],
+        created_at=r["created_at"],
+        updated_at=r["updated_at"],
+        next_at=r["next_at"],
+    )
+
+
+def _to_firing(row: sa.Row[Any]) -> Firing:
+    return Firing(
+        schedule_id=row.schedule_id,
+        planned_at=row.planned_at,
+        fired_at=row.fired_at,
+        ended_at=row.ended_at,
+        outcome=FiringOutcome(row.outcome) if row.outcome else None,
+        job_id=row.job_id,
+        message=row.message,
+    )
+
+
+def _is(schedule_id: str, planned_at: float) -> tuple[sa.ColumnElement[bool], ...]:
+    return (firings.c.schedule_id == schedule_id, firings.c.planned_at == planned_at)
