@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import dead_letters, sweeps
+from sluice_core.adapters.db import dead_letters, ownership, sweeps
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.storage import Storage
 from sluice_core.domain.errors import SluiceError
@@ -18,6 +19,11 @@ log = structlog.get_logger(__name__)
 BATCH = 100
 #: Seconds that Idempotency-Keys are remembered.
 IDEMPOTENCY_TTL = 24 * 3600.0
+#: Seconds after which an upload that was begun is one whose process is gone.
+UNFINISHED_AFTER = 24 * 3600.0
+WORK, FINAL = "work/", "files/"
+#: What this system writes; anything else in its storage is not its own to remove.
+_KEY = re.compile(r"(?:work|files)/(?P<job>[0-9A-Z]{26})/[a-z]+\.\d+/.+", re.DOTALL)
 _EPOCH = re.compile(r"/[a-z]+\.(\d+)/")
 
 
@@ -53,6 +59,73 @@ def epoch_of(key: str) -> int:
     """The epoch in a key such as `work/<job>/download.3/137.mp4`; -1 when it has none."""
     found = _EPOCH.search(key)
     return int(found[1]) if found else -1
+
+
+def deep_sweep(engine: sa.Engine, storage: Storage, now: float) -> int:
+    """Walk the whole storage and remove what no row points at and no run can use any more.
+
+    For what the sweep of each job can't know of: files of a job whose row is gone, of a run that
+    was killed between its last file and its commit, of a writer that woke up after the sweep.
+    Harmless beside live runs and beside another one of its kind: a file of a present epoch is
+    never touched, and one of a dead epoch can't come to be used again.
+
+    Returns:
+        how many files were removed.
+
+    """
+    removed = 0
+    for root in (WORK, FINAL):
+        batch: dict[str, list[str]] = {}
+        for key in storage.keys(root):
+            found = _KEY.fullmatch(key)
+            if found is None:
+                continue
+            if found["job"] not in batch and len(batch) >= BATCH:
+                removed += _sweep_batch(engine, storage, batch)
+                batch = {}
+            batch.setdefault(found["job"], []).append(key)
+        removed += _sweep_batch(engine, storage, batch)
+    unfinished = storage.abort_unfinished(before=now - UNFINISHED_AFTER)
+    if removed or unfinished:
+        log.warning("deep_sweep", removed=removed, unfinished=unfinished)
+    return removed + unfinished
+
+
+def _sweep_batch(engine: sa.Engine, storage: Storage, batch: Mapping[str, Sequence[str]]) -> int:
+    if not batch:
+        return 0
+    with read(engine) as connection:
+        owners = ownership.owners(connection, list(batch))
+    removed = 0
+    for job_id, keys in batch.items():
+        for key in useless(keys, owners.get(job_id)):
+            storage.delete(key)
+            removed += 1
+    return removed
+
+
+def useless(keys: Sequence[str], owner: ownership.Owner | None) -> list[str]:
+    """Which of one job's keys may go.
+
+    Args:
+        keys: of one root.
+        owner: read after the keys were listed; None when the job has no row.
+
+    """
+    if owner is None:
+        return list(keys)
+    partial = [epoch_of(key) for key in keys if owner.needs_download and "/download." in key]
+    newest_partial = max(partial, default=-1) if owner.may_go_on else -1
+    return [key for key in keys if not _is_useful(key, owner, newest_partial)]
+
+
+def _is_useful(key: str, owner: ownership.Owner, newest_partial: int) -> bool:
+    epoch = epoch_of(key)
+    if key in owner.keys or epoch > owner.epoch:
+        return True
+    if owner.may_go_on and epoch == owner.epoch:
+        return True
+    return "/download." in key and epoch == newest_partial
 
 
 def old_things(engine: sa.Engine, *, retention_jobs: float, now: float) -> None:
