@@ -73,6 +73,18 @@ def test_server_that_ignores_if_range_is_caught(file, answer):
     assert file.load().version == Version('"v2"', None, 10)
 
 
+def test_bytes_that_can_t_be_continued_are_gone_before_others_are_announced(file):
+    file.begin("1")
+    file.note(version=KNOWN)
+    file.part.write_bytes(b"1234")
+    before = file.load()
+    ask(Server((206, {"ETag": '"v1"', "Content-Range": "bytes 4-8/9"})), file, Range="bytes=4-")
+    assert (file.load(), file.part_size()) == (before, 4)
+    ask(Server((200, {"ETag": '"v1"', "Content-Length": "9"})), file, Range="bytes=4-")
+    assert file.part_size() == 0
+    assert file.load().generation not in {before.generation, None}
+
+
 def test_without_a_known_version_no_range_is_asked_for(file):
     server = Server((200, {"Content-Length": "9"}))
     assert ask(server, file, Range="bytes=4-").status == 200

@@ -189,14 +189,18 @@ def test_state_that_a_kill_cut_in_half_is_no_state(tmp_path):
 )
 def test_partial_fragments_are_brought_to_their_note(tmp_path, part, note, left):
     path, noted = tmp_path / "a.part", tmp_path / "a.ytdl"
+    file = PartialFile(tmp_path / "a")
+    file.begin("1")
     path.write_bytes(part)
     if note is not None:
         noted.write_text(
             json.dumps({"downloader": {"current_fragment": {"index": 2}, "extra_state": note}})
         )
-    mend(path, noted)
+    before = file.load().generation
+    mend(file)
     assert (path.read_bytes() if path.exists() else None) == left
     assert noted.exists() is (left is not None)
+    assert (file.load().generation == before) is (left is not None)
 
 
 _PROGRAMS = """

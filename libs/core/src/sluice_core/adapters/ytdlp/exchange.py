@@ -80,7 +80,7 @@ class Exchange:
         return self._note(self._ask(_without_range(request)))
 
     def _note(self, response: Any) -> Any:
-        self._file.note(version=Version.of(response.headers))
+        self._file.begin_again(version=Version.of(response.headers))
         return response
 
     def _ask(self, request: Any) -> Any:

@@ -16,7 +16,7 @@ from sluice_core.adapters.ytdlp.extract import describe_media, find_media
 from sluice_core.adapters.ytdlp.fragments import ExactDashFD, ExactHlsFD
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params, fetch_params
 from sluice_core.adapters.ytdlp.progress import FragmentsChangedError, Progress, refuse_page
-from sluice_core.adapters.ytdlp.resume import PartialFile, PartialState
+from sluice_core.adapters.ytdlp.resume import PartialFile
 from sluice_core.adapters.ytdlp.ydl import Downloader, require_http
 from sluice_core.domain.errors import SluiceError
 
@@ -69,8 +69,7 @@ def _chosen(info: Info, request: Info) -> Info:
 def _prepare(file: PartialFile, fmt: Info, *, resume: bool) -> None:
     state = file.load()
     if not resume or state.format_id != fmt["format_id"]:
-        file.forget()
-        file.save(PartialState(format_id=fmt["format_id"]))
+        file.begin(fmt["format_id"])
     file.tidy()
 
 
@@ -78,8 +77,7 @@ def _transfer(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
     try:
         _transfer_once(file, fmt, request, emit)
     except FragmentsChangedError:
-        file.forget()
-        file.save(PartialState(format_id=fmt["format_id"]))
+        file.begin(fmt["format_id"])
         _transfer_once(file, fmt, request, emit)
 
 

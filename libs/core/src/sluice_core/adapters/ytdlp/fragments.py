@@ -15,19 +15,17 @@ from yt_dlp.downloader.dash import DashSegmentsFD  # type: ignore[import-untyped
 from yt_dlp.downloader.fragment import FragmentFD  # type: ignore[import-untyped]
 from yt_dlp.downloader.hls import HlsFD  # type: ignore[import-untyped]
 
-from sluice_core.adapters.ytdlp.resume import write_whole
-
-_BYTES = "part_bytes"
+from sluice_core.adapters.ytdlp.resume import PART_BYTES, PartialFile, noted_length, write_whole
 
 
 class _Exact(FragmentFD):  # type: ignore[misc]  # the package has no types
     def _prepare_frag_download(self, ctx: dict[str, Any]) -> None:
-        mend(Path(self.temp_name(ctx["filename"])), Path(self.ytdl_filename(ctx["filename"])))
+        mend(PartialFile(Path(ctx["filename"])))
         super()._prepare_frag_download(ctx)
 
     def _append_fragment(self, ctx: dict[str, Any], frag_content: bytes) -> None:
         length = ctx["dest_stream"].tell() + len(frag_content)
-        ctx.setdefault("extra_state", {})[_BYTES] = length
+        ctx.setdefault("extra_state", {})[PART_BYTES] = length
         super()._append_fragment(ctx, frag_content)
 
     def _write_ytdl_file(self, ctx: dict[str, Any]) -> None:
@@ -46,19 +44,11 @@ class ExactDashFD(_Exact, DashSegmentsFD):  # type: ignore[misc]
     """DASH."""
 
 
-def mend(part: Path, note: Path) -> None:
-    """Bring a partial file to the length that its note speaks of, or take both away."""
-    length = _noted_length(note)
-    if length is None or not part.exists() or part.stat().st_size < length:
-        part.unlink(missing_ok=True)
-        note.unlink(missing_ok=True)
+def mend(file: PartialFile) -> None:
+    """Bring a partial file to the length that its note speaks of, or begin anew."""
+    length = noted_length(file.read_note())
+    if length is None or file.part_size() < length:
+        file.begin_again()
         return
-    with part.open("r+b") as file:
-        file.truncate(length)
-
-
-def _noted_length(note: Path) -> int | None:
-    try:
-        return int(json.loads(note.read_bytes())["downloader"]["extra_state"][_BYTES])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+    with file.part.open("r+b") as part:
+        part.truncate(length)

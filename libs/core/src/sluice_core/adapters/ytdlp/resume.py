@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+#: Under this name the note says how long the file is.
+PART_BYTES = "part_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,21 @@ class PartialState:
     version: Version = Version()
     #: Fragments in all; None for a file in one piece or when not known yet.
     fragments: int | None = None
+    #: Another one whenever the file begins anew; bytes of two generations are never put together.
+    generation: str | None = None
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> PartialState:
+        """Read what `dumps` wrote; nothing is known from anything else."""
+        try:
+            data = json.loads(text)
+            return cls(**{**data, "version": Version(**data["version"])})
+        except (ValueError, TypeError, KeyError):
+            # The half of it that a kill left: then the partial file proves nothing.
+            return cls()
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self))
 
 
 class PartialFile:
@@ -72,8 +91,9 @@ class PartialFile:
     def __init__(self, dest: Path) -> None:
         self.dest = dest
         self.part = dest.with_name(f"{dest.name}.part")
+        #: yt-dlp's note of the fragments that are in the partial file.
+        self.note_file = dest.with_name(f"{dest.name}.ytdl")
         self._state = dest.with_name(f"{dest.name}.version")
-        self._ytdl = dest.with_name(f"{dest.name}.ytdl")
 
     def size(self) -> int:
         """Bytes that are there, as far as they stand in one file."""
@@ -82,16 +102,25 @@ class PartialFile:
                 return path.stat().st_size
         return 0
 
+    def part_size(self) -> int:
+        """Bytes of the partial file."""
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def read_note(self) -> str | None:
+        """yt-dlp's note; None for a file in one piece, or when nothing is here yet."""
+        try:
+            return self.note_file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
     def load(self) -> PartialState:
         try:
-            data = json.loads(self._state.read_bytes())
-            return PartialState(**{**data, "version": Version(**data["version"])})
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
-            # Nothing, or the half of it that a kill left: then the partial file proves nothing.
+            return PartialState.parse(self._state.read_bytes())
+        except FileNotFoundError:
             return PartialState()
 
     def save(self, state: PartialState) -> None:
-        write_whole(self._state, json.dumps(asdict(state)).encode())
+        write_whole(self._state, state.dumps().encode())
 
     def note(self, *, version: Version | None = None, fragments: int | None = None) -> None:
         """Add to what is known."""
@@ -102,9 +131,27 @@ class PartialFile:
         if new != state:
             self.save(new)
 
+    def begin(self, format_id: str) -> None:
+        """Start from nothing, as another generation."""
+        self.forget()
+        self.save(PartialState(format_id=format_id, generation=new_generation()))
+
+    def begin_again(self, *, version: Version | None = None) -> None:
+        """Drop the bytes, and only then say that those to come are of another generation.
+
+        Whoever reads along finds bytes of the generation that is noted, or none.
+
+        Args:
+            version: of the file to come, when known.
+        """
+        for path in (self.part, self.note_file):
+            path.unlink(missing_ok=True)
+        state = self.load()
+        self.save(replace(state, version=version or state.version, generation=new_generation()))
+
     def forget(self) -> None:
-        """Start from nothing."""
-        for path in (self.dest, self.part, self._ytdl, self._state):
+        """Leave nothing."""
+        for path in (self.dest, self.part, self.note_file, self._state):
             path.unlink(missing_ok=True)
         for path in self._fragments():
             path.unlink(missing_ok=True)
@@ -117,12 +164,24 @@ class PartialFile:
 
     def drop_notes(self) -> None:
         """After the end."""
-        for path in (self._state, self._ytdl, *self._fragments()):
+        for path in (self._state, self.note_file, *self._fragments()):
             path.unlink(missing_ok=True)
 
     def _fragments(self) -> list[Path]:
         prefix = f"{self.part.name}-Frag"
         return [path for path in self.dest.parent.iterdir() if path.name.startswith(prefix)]
+
+
+def noted_length(note: str | None) -> int | None:
+    """Bytes of the partial file that the note's fragments make; None when it does not say."""
+    try:
+        return int(json.loads(note or "")["downloader"]["extra_state"][PART_BYTES])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def new_generation() -> str:
+    return secrets.token_hex(8)
 
 
 def write_whole(path: Path, data: bytes) -> None:
