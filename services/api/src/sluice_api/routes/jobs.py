@@ -37,9 +37,9 @@ def build(deps: Deps) -> APIBlueprint:
 
 
 def _add_submitting(api: APIBlueprint, deps: Deps) -> None:
-    @api.post("/jobs", summary="Hand in a link", responses={202: m.JobModel, 200: m.JobModel})
+    @api.post("/jobs", summary="Hand in a link", responses={202: m.JobModel})
     def submit(header: m.SubmitHeader, body: m.JobRequest) -> Response:
-        """Answers at once. 200 with `Existing-Job: true` when the same request has a job."""
+        """Answers at once; with `Existing-Job: true` when the same request has a job already."""
         caller = need(Scope.SUBMIT)
         placed = _submit(deps, caller, body, header.idempotency_key)
         if placed.message:
@@ -80,7 +80,7 @@ def _submitted(deps: Deps, placed: Accepted) -> Response:
     shown = Shown(placed.job)
     if placed.existing or placed.replayed:
         shown = deps.database.read(lambda c: gather(c, [placed.job])[0])
-    response = _json(shown.view(), 200 if placed.existing else 202)
+    response = _json(shown.view(), 202)
     response.headers["Location"] = f"/v1/jobs/{placed.job.id}"
     if placed.existing:
         response.headers["Existing-Job"] = "true"
