@@ -1,0 +1,194 @@
+"""The deep sweep against every kind of owner, on both storages and databases."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db.engine import write
+from sluice_core.adapters.db.ownership import owners
+from sluice_core.adapters.db.schema import jobs as jobs_table
+from sluice_core.adapters.ids import new_id
+from sluice_core.adapters.storage.folder import FolderStorage
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.states import Status
+from sluice_scheduler import sweep
+from sluice_testing.factories import (
+    ERROR,
+    NOW,
+    artifact,
+    finish,
+    make_job_in,
+    run_at,
+    start_run,
+)
+
+
+@pytest.fixture
+def put(storage, tmp_path):
+    def put_key(key):
+        file = tmp_path / "content"
+        file.write_bytes(b"abc")
+        storage.put(key, file)
+        return key
+
+    return put_key
+
+
+def keys(storage):
+    return sorted([*storage.keys("work/"), *storage.keys("files/")])
+
+
+def test_files_without_a_row_go(engine, storage, put):
+    job_id = new_id()
+    put(f"work/{job_id}/download.2/1.mp4")
+    put(f"files/{job_id}/transcode.3/Ünïcode 影片.mp4")
+    assert sweep.deep_sweep(engine, storage, NOW) == 2
+    assert keys(storage) == []
+
+
+def test_what_is_not_ours_stays(engine, storage, put):
+    kept = [
+        put("work/notes.txt"),
+        put("files/readme/transcode.1/a.mp4"),
+        put(f"work/{new_id()}/loose.mp4"),
+    ]
+    assert sweep.deep_sweep(engine, storage, NOW) == 0
+    assert keys(storage) == sorted(kept)
+
+
+def test_a_dead_epoch_of_a_success_goes_and_its_file_stays(engine, storage, put):
+    """A worker was killed between put and commit; another run made the job a success."""
+    with write(engine) as c:
+        run = run_at(c, Actor.TRANSCODE)
+    dead = put(f"files/{run.job.id}/transcode.{run.job.epoch}/film.mp4")
+    with write(engine) as c:
+        # The loss is found, and the job runs again.
+        assert runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
+        again = start_run(c, run.job.id)
+    put(artifact(again).key)
+    with write(engine) as c:
+        finish(c, again)
+        # Its own sweep has come by before the dead worker's last write.
+        c.execute(jobs_table.update().values(sweep_at=None))
+    assert sweep.deep_sweep(engine, storage, NOW) == 1
+    assert keys(storage) == [artifact(again).key]
+    assert dead not in keys(storage)
+
+
+@pytest.mark.parametrize("stage", [Actor.PARSE, Actor.DOWNLOAD, Actor.TRANSCODE])
+def test_a_live_run_loses_nothing(engine, storage, put, stage):
+    with write(engine) as c:
+        run = run_at(c, stage)
+        stored = {"info_key": put(f"work/{run.job.id}/parse.1/info.json"), "tracks": []}
+        source = put(f"work/{run.job.id}/download.2/1.mp4")
+        told = {} if stage is Actor.PARSE else {"plan": stored}
+        if stage is Actor.TRANSCODE:
+            told["sources"] = [{"key": source}]
+        if told:
+            runs.describe(c, run.job, told, now=NOW)
+    now = put(f"work/{run.job.id}/{stage.value}.{run.job.epoch}/new.mp4")
+    later = put(f"work/{run.job.id}/download.{run.job.epoch + 2}/new.mp4")
+    sweep.deep_sweep(engine, storage, NOW)
+    kept = {now, later, *([stored["info_key"]] if told else [])}
+    assert kept <= set(keys(storage))
+    if stage is Actor.TRANSCODE:
+        assert source in keys(storage)
+
+
+def test_of_partial_downloads_the_newest_stays_while_it_may_be_continued(engine, storage, put):
+    with write(engine) as c:
+        run = run_at(c, Actor.DOWNLOAD)
+        job_id = run.job.id
+        old = put(f"work/{job_id}/download.1/0001.piece")
+        new = put(f"work/{job_id}/download.{run.job.epoch}/0001.piece")
+        runs.retry_later(c, run, ERROR, due_at=NOW + 600, now=NOW)
+        assert jobs.get(c, job_id)
+    sweep.deep_sweep(engine, storage, NOW)
+    assert keys(storage) == [new]
+    with write(engine) as c:
+        runs.fail(c, start_run(c, job_id), ERROR, dead=True, sweep_at=NOW + 9, now=NOW)
+    sweep.deep_sweep(engine, storage, NOW)
+    assert keys(storage) == [new]
+    assert sweep.ended_jobs(engine, storage, now=NOW + 10) == 1
+    assert keys(storage) == []
+    put(old)
+    sweep.deep_sweep(engine, storage, NOW)
+    assert keys(storage) == []
+
+
+def test_many_jobs_in_batches(engine, storage, put, monkeypatch):
+    monkeypatch.setattr(sweep, "BATCH", 3)
+    with write(engine) as c:
+        kept = [artifact(run_at(c, Actor.TRANSCODE)).key for _ in range(4)]
+    for key in kept:
+        put(key)
+    for _ in range(7):
+        put(f"files/{new_id()}/transcode.3/film.mp4")
+    assert sweep.deep_sweep(engine, storage, NOW) == 7
+    assert keys(storage) == sorted(kept)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+class TestOnAFolder:
+    def test_two_at_a_time_beside_a_run_that_finishes(self, engine, tmp_path):
+        """Sweeps run all the time while jobs put their files and commit: none loses one."""
+        storage = FolderStorage(tmp_path / "storage")
+        content = tmp_path / "content"
+        content.write_bytes(b"abc")
+        stop = threading.Event()
+        failures = []
+
+        def sweeps():
+            while not stop.is_set():
+                try:
+                    sweep.deep_sweep(engine, storage, time.time())
+                except Exception as exc:  # noqa: BLE001  # told by the test
+                    failures.append(exc)
+
+        threads = [threading.Thread(target=sweeps) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        wanted = []
+        try:
+            for _ in range(25):
+                with write(engine) as c:
+                    run = run_at(c, Actor.TRANSCODE, now=time.time())
+                key = artifact(run).key
+                storage.put(key, content)
+                with write(engine) as c:
+                    finish(c, run, now=time.time())
+                    c.execute(jobs_table.update().values(sweep_at=None))
+                wanted.append(key)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert failures == []
+        assert keys(storage) == sorted(wanted)
+
+    def test_a_put_that_never_ended_is_dropped_and_a_new_one_not(self, engine, tmp_path):
+        storage = FolderStorage(tmp_path / "storage")
+        storage.check()
+        left = tmp_path / "storage" / ".incoming" / new_id()
+        left.write_bytes(b"half")
+        # Its content may be of any age: what counts is when it came to lie there.
+        os.utime(left, (1, 1))
+        assert sweep.deep_sweep(engine, storage, time.time()) == 0
+        assert left.exists()
+        assert sweep.deep_sweep(engine, storage, time.time() + sweep.UNFINISHED_AFTER + 1) == 1
+        assert not left.exists()
+
+
+def test_a_job_that_may_go_on_is_known_by_its_state(engine):
+    with write(engine) as c:
+        states = {s: make_job_in(c, s).id for s in Status}
+        found = owners(c, list(states.values()))
+    assert {s for s, i in states.items() if found[i].may_go_on} == set(Status)
+    with write(engine) as c:
+        c.execute(jobs_table.update().values(sweep_at=None))
+        found = owners(c, list(states.values()))
+    going = {s for s, i in states.items() if found[i].may_go_on}
+    assert going == {Status.PENDING, Status.PARSING, Status.DOWNLOADING, Status.MERGING}
