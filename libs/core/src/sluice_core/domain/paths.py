@@ -49,6 +49,15 @@ def work_key(run: RunId, name: str) -> str:
     return f"{work_prefix(run.job_id)}{run.stage.value}.{run.epoch}/{name}"
 
 
+def partial_prefix(run: RunId) -> str:
+    """Where a run saves what it has of unfinished files, e.g. `work/<job>/partial.3/`.
+
+    Not below the run's own work: a later run goes on from it, so it stays when this run fails, and
+    goes with everything else of the job.
+    """
+    return f"{work_prefix(run.job_id)}partial.{run.epoch}/"
+
+
 def final_key(run: RunId, name: str) -> str:
     """Key of a finished file, e.g. `files/<job>/transcode.5/title.mp4`."""
     return f"{final_prefix(run.job_id)}{run.stage.value}.{run.epoch}/{name}"

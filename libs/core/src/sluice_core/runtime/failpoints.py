@@ -22,6 +22,7 @@ NAMES = {
     "run.delivered": "the message was fetched from the broker, nothing is claimed",
     "run.claimed": "the claim is stored, nothing else has happened",
     "download.mid_fetch": "bytes are arriving",
+    "download.mid_piece": "a piece of a partial file is in storage, nothing points at it",
     "run.before_commit": "the files are in storage, no row points at them",
     "run.after_commit": "the outcome is stored, what follows is not published",
     "run.before_ack": "all is done, the broker does not know",

@@ -26,6 +26,10 @@ class Storage(Protocol):
     does not do its work; a missing key is None or nothing, never an error.
     """
 
+    @property
+    def outlives_machine(self) -> bool:
+        """Whether files are safe here when this machine is lost: partial work is worth saving."""
+
     def put(self, key: str, path: Path) -> None:
         """Make the file's content visible under the key, whole or not at all.
 
@@ -48,6 +52,12 @@ class Storage(Protocol):
 
     def presigned(self, key: str, *, name: str, content_type: str, seconds: int) -> str | None:
         """An address from which a browser can fetch the file by itself; None: serve it."""
+
+    def abort_unfinished(self, *, before: float) -> int:
+        """Drop what half a `put` of a killed process left before (Unix seconds); returns how many.
+
+        A `put` under way must be younger.
+        """
 
     def free_bytes(self) -> int | None:
         """Space left; None when there is no such limit."""

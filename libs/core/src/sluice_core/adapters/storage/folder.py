@@ -33,6 +33,10 @@ class FolderStorage:
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    @property
+    def outlives_machine(self) -> bool:
+        return False
+
     def _path(self, key: str) -> Path:
         return self._root.joinpath(*key_parts(key))
 
@@ -103,6 +107,18 @@ class FolderStorage:
     def presigned(self, key: str, *, name: str, content_type: str, seconds: int) -> str | None:
         del key, name, content_type, seconds
         return None
+
+    def abort_unfinished(self, *, before: float) -> int:
+        incoming = self._root / _INCOMING
+        dropped = 0
+        with mapped():
+            for path in incoming.iterdir() if incoming.is_dir() else ():
+                with suppress(FileNotFoundError):
+                    # A link keeps the time of its content; the change of its name count is new.
+                    if path.stat().st_ctime < before:
+                        path.unlink()
+                        dropped += 1
+        return dropped
 
     def free_bytes(self) -> int | None:
         with mapped():

@@ -90,6 +90,10 @@ class S3Storage:
             presigns=address.presigns,
         )
 
+    @property
+    def outlives_machine(self) -> bool:
+        return True
+
     def _object(self, key: str) -> str:
         return self._prefix + "/".join(key_parts(key))
 
