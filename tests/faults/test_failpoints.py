@@ -18,6 +18,8 @@ def start(tmp_path, world, failpoints):
         SLUICE_EGRESS_ALLOW=allow,
         SLUICE_FAILPOINTS=failpoints,
         SLUICE_FAILPOINTS_LOG=str(tmp_path / "hits"),
+        # Three kills of whoever holds a job are meant here, and none of them is its doing.
+        SLUICE_LONE_LOSSES="9",
     )
 
 

@@ -8,24 +8,34 @@ import structlog
 from sluice_core.adapters.db import collections, runs, sweeps
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.outbox import OutboxRow
+from sluice_core.domain.quarantine import max_losses
 from sluice_scheduler.beats import BeatWatch
 
 log = structlog.get_logger(__name__)
 
-#: Losses without progress after which a job is taken out.
-MAX_LOSSES = 5
 #: Seconds an active job may be neither running nor ordered before it is ordered anew.
 ORPHAN_AFTER = 30.0
 BATCH = 200
 
 
 def lost_workers(
-    engine: sa.Engine, watch: BeatWatch, *, monotonic: float, now: float, keep_partial: float
+    engine: sa.Engine,
+    watch: BeatWatch,
+    *,
+    monotonic: float,
+    now: float,
+    keep_partial: float,
+    lone_losses: int = 1,
 ) -> list[OutboxRow]:
     """Take the jobs of workers that stopped beating and order them anew.
 
     Args:
+        engine: the database.
+        watch: what was seen of them so far.
+        monotonic: own seconds.
+        now: Unix seconds.
         keep_partial: seconds that partial work of a job that fails here is kept.
+        lone_losses: of its own process that an operator allows a job.
 
     Returns:
         rows to publish.
@@ -39,7 +49,7 @@ def lost_workers(
             taken = runs.declare_lost(
                 connection,
                 attempt_id,
-                max_losses=MAX_LOSSES,
+                max_losses=max_losses(lone_losses, seen=False),
                 sweep_at=now + keep_partial,
                 now=now,
             )

@@ -120,6 +120,15 @@ class JobSettings(_Group):
     timezone: str = "UTC"
 
 
+class SchedulerSettings(_Group):
+    """What happens by the clock, and when a job has ended."""
+
+    #: Key of the signature of callbacks; empty: they are not signed.
+    callback_secret: str = ""
+    #: Seconds of silence after which another scheduler takes the lead.
+    lease_patience: float = Field(10.0, ge=1, le=300)
+
+
 class LogSettings(_Group):
     """How the system speaks of itself."""
 
@@ -149,6 +158,8 @@ class StageSettings(BaseModel):
     hard_time_limit: float | None = Field(default=None, gt=0)
     #: Seconds that a stopping worker gives its runs to finish; then they hand back.
     drain_grace: float = Field(default=10.0, ge=0)
+    #: Losses of a process in which a suspect job runs alone, after which it is put aside.
+    lone_losses: int = Field(default=1, ge=1)
     #: Messages after which a worker retires, drained, and another takes its place; 0 is never.
     max_tasks: int = Field(default=0, ge=0)
     #: Resident memory of the worker itself, MiB, above which it retires likewise; 0 is never.
@@ -185,13 +196,14 @@ class Settings(BaseModel):
     http: HttpSettings
     egress: EgressSettings
     jobs: JobSettings
+    scheduler: SchedulerSettings
     log: LogSettings
     stages: dict[Actor, StageSettings]
 
     def effective(self) -> dict[str, str]:
         """`SLUICE_NAME` -> value, secrets masked: for the start-up log and `sluice config`."""
         shown: dict[str, str] = {}
-        for group in (self.store, self.http, self.egress, self.jobs, self.log):
+        for group in (self.store, self.http, self.egress, self.jobs, self.scheduler, self.log):
             for name, value in group.model_dump().items():
                 shown[PREFIX + name.upper()] = masked(name, value)
         for actor, stage in self.stages.items():
@@ -218,6 +230,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
             http=_group(HttpSettings, env, overrides),
             egress=_group(EgressSettings, env, overrides),
             jobs=_group(JobSettings, env, overrides),
+            scheduler=_group(SchedulerSettings, env, overrides),
             log=_group(LogSettings, env, overrides),
             stages={actor: _stage(actor, env) for actor in _STAGE_DEFAULTS},
         )

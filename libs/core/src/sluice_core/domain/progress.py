@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sluice_core.domain.job import Progress
+from sluice_core.domain.lanes import Actor
 
 #: A write per 2 percent or per 2 seconds, whichever comes first, but no more often than
 #: `MIN_INTERVAL`: 50 steps of 2 % and a few by time keep an 800-fragment file at about 60.
@@ -38,6 +39,33 @@ class ProgressGate:
                 return None
         self._last, self._last_at = progress, now
         return progress
+
+
+#: What a run must have added for its loss to blame nobody.
+DURABLE_BYTES = 1024 * 1024
+DURABLE_PERCENT = 1.0
+
+
+class Durable:
+    """Whether a run has put something away that the next one goes on from.
+
+    Only a download does so by its figures: what it fetched stays. An encode that is lost begins
+    anew, however far it was.
+    """
+
+    def __init__(self, stage: Actor) -> None:
+        self._first: Progress | None = None
+        self._open = stage is Actor.DOWNLOAD
+
+    def is_news(self, progress: Progress) -> bool:
+        """True once, at the first report that shows enough beyond what an earlier run left."""
+        first = self._first = self._first or progress
+        grown = (progress.bytes or 0) - (first.bytes or 0)
+        percent = (progress.percent or 0.0) - (first.percent or 0.0)
+        if not self._open or (grown < DURABLE_BYTES and percent < DURABLE_PERCENT):
+            return False
+        self._open = False
+        return True
 
 
 def _never_back(last: Progress, new: Progress) -> Progress:

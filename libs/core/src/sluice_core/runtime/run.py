@@ -30,7 +30,7 @@ from sluice_core.domain.errors import (
 from sluice_core.domain.job import Artifact, Job, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import RunId
-from sluice_core.domain.progress import ProgressGate
+from sluice_core.domain.progress import Durable, ProgressGate
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.children import EndReason
 from sluice_core.runtime.failpoints import Failpoints
@@ -90,6 +90,10 @@ class StageDeps:
     worker_id: str
     #: Set when runs are to hand back.
     drain: Event
+    #: Command that starts a worker of this stage; empty where none may be started.
+    program: Sequence[str] = ()
+    #: This process exists for a single run.
+    alone: bool = False
     clock: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
 
@@ -108,6 +112,7 @@ class Run:
         self.id = RunId(claim.job.id, deps.stage, claim.job.epoch)
         self.scratch = deps.settings.store.scratch_dir / self.id.folder
         self._gate = ProgressGate()
+        self._durable = Durable(deps.stage)
         self._soft_deadline = _soft_deadline(deps.limits)
 
     def stop(self) -> str | None:
@@ -148,6 +153,8 @@ class Run:
                 job = runs.write_progress(
                     connection, self.claim.job, admitted, now=self.deps.clock()
                 )
+                if self._durable.is_news(admitted):
+                    runs.mark_progressed(connection, self.claim.attempt_id)
         except StoreAwayError:
             # Figures are not worth a wait: bytes keep flowing while the database is away.
             self.deps.running.note_store(away=True)
@@ -167,7 +174,10 @@ class Run:
         now = self.deps.clock()
 
         def add(connection: sa.Connection) -> list[OutboxRow]:
-            return collections.add_children(connection, self.claim, entries, now=now)
+            found = collections.add_children(connection, self.claim, entries, now=now)
+            if found:
+                runs.mark_progressed(connection, self.claim.attempt_id)
+            return found
 
         rows = stored(self.deps, add)
         publish_now(self.deps.broker, rows, now=now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from enum import StrEnum
 
 import sqlalchemy as sa
 import structlog
@@ -22,6 +23,7 @@ from sluice_core.domain.job import Job, JobError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import final_key, work_key
 from sluice_core.domain.retry import RetryIn, decide
+from sluice_core.runtime.alone import run_alone
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import (
     Advance,
@@ -54,8 +56,16 @@ Ending = Callable[[sa.Connection], tuple[Job, list[OutboxRow]]]
 Handler = Callable[[Run], Outcome]
 
 
-def run_stage(deps: StageDeps, handle: Handler, message: runs.Message) -> None:
+def run_stage(
+    deps: StageDeps, handle: Handler, message: runs.Message, *, attempt_id: str | None = None
+) -> None:
     """Claim the message's job and run the stage; every outcome is stored before this returns.
+
+    Args:
+        deps: of this process.
+        handle: the stage's own work.
+        message: what was delivered.
+        attempt_id: under which to claim.
 
     Raises:
         StoreAwayError: the database went away and this process stops: the message must not be
@@ -63,9 +73,10 @@ def run_stage(deps: StageDeps, handle: Handler, message: runs.Message) -> None:
 
     """
     deps.failpoints.hit("run.delivered")
-    won = _claim(deps, message)
+    won = _claim(deps, message, attempt_id or new_id())
     if won is None:
-        _drop(deps, message)
+        if _drop(deps, message) is _Why.SUSPECT:
+            run_alone(deps, message)
         return
     deps.running.add(won.attempt_id, won.job.id, won.job.epoch)
     try:
@@ -77,8 +88,8 @@ def run_stage(deps: StageDeps, handle: Handler, message: runs.Message) -> None:
     deps.failpoints.hit("run.before_ack")
 
 
-def _claim(deps: StageDeps, message: runs.Message) -> runs.Claim | None:
-    attempt_id, now, tries = new_id(), deps.clock(), 0
+def _claim(deps: StageDeps, message: runs.Message, attempt_id: str) -> runs.Claim | None:
+    now, tries = deps.clock(), 0
 
     def claim(connection: sa.Connection) -> runs.Claim | None:
         nonlocal tries
@@ -90,6 +101,7 @@ def _claim(deps: StageDeps, message: runs.Message) -> runs.Claim | None:
             worker=deps.worker_id,
             now=now,
             attempt_id=attempt_id,
+            alone=deps.alone or not deps.program,
         )
         if won is None and tries > 1:
             # The first try may have been committed although its answer got lost.
@@ -99,12 +111,22 @@ def _claim(deps: StageDeps, message: runs.Message) -> runs.Claim | None:
     return stored(deps, claim)
 
 
-def _drop(deps: StageDeps, message: runs.Message) -> None:
+class _Why(StrEnum):
+    """Why a message could not be claimed."""
+
+    LATE = "late"
+    UNKNOWN = "unknown"
+    SUSPECT = "suspect"
+
+
+def _drop(deps: StageDeps, message: runs.Message) -> _Why:
     """Late or doubled messages go quietly; one that names no job at all is kept for a person."""
 
-    def look(connection: sa.Connection) -> bool:
+    def look(connection: sa.Connection) -> _Why:
+        if deps.program and runs.is_suspect(connection, stage=deps.stage, message=message):
+            return _Why.SUSPECT
         if sweeps.exists(connection, message.job_id):
-            return True
+            return _Why.LATE
         dead_letters.add(
             connection,
             queue=message.queue,
@@ -113,10 +135,11 @@ def _drop(deps: StageDeps, message: runs.Message) -> None:
             payload=f"message {message.id}, epoch {message.epoch}",
             now=deps.clock(),
         )
-        return False
+        return _Why.UNKNOWN
 
-    known = stored(deps, look)
-    log.info("message_dropped", job=message.job_id, epoch=message.epoch, known=known)
+    why = stored(deps, look)
+    log.info("message_not_claimed", job=message.job_id, epoch=message.epoch, why=why.value)
+    return why
 
 
 def _run(deps: StageDeps, handle: Handler, run: Run) -> None:

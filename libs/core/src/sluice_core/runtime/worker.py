@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import replace
+from threading import Thread
 
 import structlog
 from dramatiq.middleware import CurrentMessage, TimeLimit
@@ -15,8 +18,8 @@ from sluice_core.adapters.db import dead_letters, engine
 from sluice_core.adapters.db.runs import Message
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import ConfigError, StoreAwayError
-from sluice_core.domain.lanes import Actor
-from sluice_core.runtime import scratch
+from sluice_core.domain.lanes import WORKER_MODULES, Actor
+from sluice_core.runtime import alone, scratch
 from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.recycle import Recycle
 from sluice_core.runtime.parts import make_deps, open_deps, open_waker
@@ -35,6 +38,7 @@ __all__ = [
     "open_deps",
     "open_waker",
     "serve",
+    "serve_alone",
     "stage_worker",
 ]
 
@@ -42,6 +46,8 @@ log = structlog.get_logger(__name__)
 
 #: Seconds between looks at the own health.
 HEALTH_EVERY = 2.0
+#: Seconds between looks whether a process that runs one job is still wanted.
+LONE_POLL = 0.5
 #: Seconds between sweeps of the local scratch folder.
 SWEEP_EVERY = 10.0
 
@@ -51,24 +57,39 @@ EXIT_OK, EXIT_UNHEALTHY, EXIT_CONFIG = 0, 1, 2
 OpenHandler = Callable[[StageDeps], AbstractContextManager[Handler]]
 
 
-def main(stage: Actor, open_handler: OpenHandler) -> None:
-    """Run a worker of one stage until it is told to stop; exits the process."""
-    sys.exit(_guarded(stage, open_handler))
+def main(stage: Actor, open_handler: OpenHandler, *, program: Sequence[str] | None = None) -> None:
+    """Run a worker of one stage until it is told to stop; exits the process.
+
+    Args:
+        stage: whose messages to take.
+        open_handler: opens what the stage needs.
+        program: command that starts such a worker, for jobs that must run alone; the stage's own
+            by default.
+
+    """
+    if program is None:
+        program = (sys.executable, "-m", WORKER_MODULES[stage])
+    sys.exit(_guarded(stage, open_handler, program))
 
 
-def _guarded(stage: Actor, open_handler: OpenHandler) -> int:
+def _guarded(stage: Actor, open_handler: OpenHandler, program: Sequence[str]) -> int:
     try:
         loaded = settings.load()
         logs.configure(
             level=loaded.log.log_level, log_format=loaded.log.log_format, process=stage.value
         )
-        return serve(stage, loaded, open_handler)
+        lone = alone.parse(sys.argv[1:])
+        if lone is not None:
+            return serve_alone(stage, loaded, open_handler, *lone)
+        return serve(stage, loaded, open_handler, program=program)
     except ConfigError as exc:
         sys.stderr.write(f"{exc}\n")
         return EXIT_CONFIG
 
 
-def serve(stage: Actor, loaded: Settings, open_handler: OpenHandler) -> int:
+def serve(
+    stage: Actor, loaded: Settings, open_handler: OpenHandler, *, program: Sequence[str] = ()
+) -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit status.
 
     Raises:
@@ -79,7 +100,7 @@ def serve(stage: Actor, loaded: Settings, open_handler: OpenHandler) -> int:
     with ExitStack() as stack:
         signals = stack.enter_context(closing(EndSignals()))
         signals.listen()
-        deps = open_deps(stage, loaded, stack)
+        deps = replace(open_deps(stage, loaded, stack), program=program)
         handler = stack.enter_context(open_handler(deps))
         recycle = Recycle.of(deps.limits, wake=signals.wake)
         worker = stage_worker(deps, handler, recycle)
@@ -89,6 +110,41 @@ def serve(stage: Actor, loaded: Settings, open_handler: OpenHandler) -> int:
         status = _until_told(deps, worker, signals, recycle)
         _end(deps, worker, signals)
         return status
+
+
+def serve_alone(
+    stage: Actor, loaded: Settings, open_handler: OpenHandler, message: Message, attempt_id: str
+) -> int:
+    """Run one message and return the exit status; told to end, the run hands back at once."""
+    parent = os.getppid()
+    with ExitStack() as stack:
+        signals = stack.enter_context(closing(EndSignals()))
+        signals.listen()
+        deps = replace(open_deps(stage, loaded, stack), alone=True)
+        handler = stack.enter_context(open_handler(deps))
+        deps.running.start()
+        stack.callback(deps.running.stop)
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                run_stage(deps, handler, message, attempt_id=attempt_id)
+            except BaseException as exc:  # noqa: BLE001  # told by the exit status
+                failure.append(exc)
+            finally:
+                signals.wake()
+
+        thread = Thread(target=work, name="run", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            signals.wait(LONE_POLL)
+            if signals.count or os.getppid() != parent:
+                deps.drain.set()
+                thread.join(LONE_POLL)
+        if not failure:
+            return EXIT_OK
+        log.error("lone_run_failed", error=repr(failure[0]))
+        return alone.EXIT_STORE_AWAY if isinstance(failure[0], StoreAwayError) else EXIT_UNHEALTHY
 
 
 def stage_worker(deps: StageDeps, handler: Handler, recycle: Recycle | None = None) -> StageWorker:

@@ -16,6 +16,7 @@ from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import StaleRunError
 from sluice_core.domain.job import Artifact, Job, JobError, Progress
 from sluice_core.domain.lanes import Actor, Lane, queue_name
+from sluice_core.domain.quarantine import SUSPECT_AFTER
 from sluice_core.domain.states import ACTIVE, RUNNING_STATE, Status, WaitingFor, may_move
 
 
@@ -58,6 +59,7 @@ def claim(
     worker: str,
     now: float,
     attempt_id: str | None = None,
+    alone: bool = True,
 ) -> Claim | None:
     """Win the job for this run, or None when the message is late, doubled or of no use.
 
@@ -71,17 +73,12 @@ def claim(
         worker: its id.
         now: Unix seconds.
         attempt_id: chosen by the caller, who can then find out whether a commit went through.
+        alone: the run has a process of its own, so that a suspect job may be claimed.
 
     """
     won = connection.execute(
         sa.update(jobs)
-        .where(
-            jobs.c.id == message.job_id,
-            jobs.c.epoch == message.epoch,
-            jobs.c.stage == stage.value,
-            jobs.c.status.in_(_ACTIVE),
-            jobs.c.deleted_at.is_(None),
-        )
+        .where(*_awaits(stage, message), sa.true() if alone else jobs.c.losses < SUSPECT_AFTER)
         .values(
             status=RUNNING_STATE[stage].value,
             epoch=jobs.c.epoch + 1,
@@ -124,6 +121,29 @@ def claim(
         )
     )
     return Claim(job, attempt_id, number + 1)
+
+
+def _awaits(stage: Actor, message: Message) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether the job still waits for this very message."""
+    return (
+        jobs.c.id == message.job_id,
+        jobs.c.epoch == message.epoch,
+        jobs.c.stage == stage.value,
+        jobs.c.status.in_(_ACTIVE),
+        jobs.c.deleted_at.is_(None),
+    )
+
+
+def is_suspect(connection: sa.Connection, *, stage: Actor, message: Message) -> bool:
+    """Whether the job waits for this message, but for a process of its own to run in."""
+    query = sa.select(jobs.c.id).where(*_awaits(stage, message), jobs.c.losses >= SUSPECT_AFTER)
+    return connection.execute(query).first() is not None
+
+
+def attempt_exists(connection: sa.Connection, attempt_id: str) -> bool:
+    """Whether the attempt was ever made."""
+    query = sa.select(attempts.c.id).where(attempts.c.id == attempt_id)
+    return connection.execute(query).first() is not None
 
 
 def claimed_as(connection: sa.Connection, attempt_id: str) -> Claim | None:
@@ -521,6 +541,14 @@ def declare_lost(
             "sweep_at": sweep_at,
         },
         now,
+    )
+    dead_letters.add(
+        connection,
+        queue=lost.queue,
+        job_id=job.id,
+        reason=f"worker_lost: {message}",
+        payload="",
+        now=now,
     )
     return job, ask_to_settle(connection, job, now=now)
 

@@ -1,0 +1,46 @@
+"""A download worker for tests, whose handler does what the link says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sluice_core.domain.job import Progress
+from sluice_core.domain.lanes import Actor
+from sluice_core.runtime import worker
+from sluice_core.runtime.stage import Advance, Handler, Run, StageDeps
+
+#: Made by the test when slow runs may end.
+END = Path(os.environ["SLUICE_DATA_DIR"]) / "end"
+
+
+def handle(run: Run) -> Advance:
+    what = run.job.request.url.rpartition("/")[2]
+    (END.parent / "began").open("a").write(f"{what} {os.getpid()}\n")
+    if what == "poison":
+        time.sleep(0.3)  # what is beside it has begun
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "grows":
+        run.progress(Progress(bytes=0))
+        time.sleep(0.3)
+        run.progress(Progress(bytes=2_000_000, percent=2.0))
+        os.kill(os.getpid(), signal.SIGKILL)
+    while what == "slow" and not END.exists():
+        run.check()
+        time.sleep(0.05)
+    return Advance(Actor.TRANSCODE, {"sources": []})
+
+
+@contextmanager
+def open_handler(deps: StageDeps) -> Iterator[Handler]:
+    del deps
+    yield handle
+
+
+if __name__ == "__main__":
+    worker.main(Actor.DOWNLOAD, open_handler, program=[sys.executable, __file__])
