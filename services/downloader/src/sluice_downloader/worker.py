@@ -10,41 +10,45 @@ from typing import Any
 
 from sluice_core.adapters.layout import read_layout
 from sluice_core.domain.errors import ErrorClass, SluiceError
-from sluice_core.domain.job import Job
+from sluice_core.domain.job import Job, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
 from sluice_core.domain.plan import Plan, Source, Track
 from sluice_core.runtime import media_child, scratch, worker
-from sluice_core.runtime.children import ForkServer
+from sluice_core.runtime.children import ForkServer, Preforked
+from sluice_core.runtime.disk import Disk, Room
 from sluice_core.runtime.stage import Advance, Handler, Run, StageDeps
 from sluice_downloader.meter import Meter
 
 _INFO_LIMIT = 32 * 1024 * 1024
 
 
-def main() -> None:
+def main(preforked: Preforked | None = None) -> None:
     """Run the downloader until it is told to stop."""
-    worker.main(Actor.DOWNLOAD, open_handler)
+    worker.main(Actor.DOWNLOAD, lambda deps: open_handler(deps, preforked))
 
 
 @contextmanager
-def open_handler(deps: StageDeps) -> Iterator[Handler]:
+def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[Handler]:
     """The stage's handler, with its server of media children."""
-    with media_child.media_server(deps) as server:
-        yield lambda run: handle(run, server=server)
+    with media_child.media_server(deps, preforked) as server:
+        store = deps.settings.store
+        disk = Disk(store.scratch_dir, deps.storage, reserve=store.min_free_bytes)
+        yield lambda run: handle(run, server=server, disk=disk)
 
 
-def handle(run: Run, *, server: ForkServer) -> Advance:
+def handle(run: Run, *, server: ForkServer, disk: Disk) -> Advance:
     """Fetch every track of one job; what an earlier run fetched is not fetched again."""
     scratch.take_over(run.deps.settings.store.scratch_dir, run.id)
     plan = plan_of(run.job)
     info = read_info(run, plan)
     meter = Meter([track.bytes for track in plan.tracks])
     sources = []
-    for number, track in enumerate(plan.tracks):
-        meter.begin(number)
-        info = fetch(run, server, info, track, meter)
-        sources.append(keep(run, track))
+    with disk.room(run.scratch, whole=sum(track.bytes or 0 for track in plan.tracks)) as room:
+        for number, track in enumerate(plan.tracks):
+            meter.begin(number)
+            info = fetch(run, info, track, server=server, meter=meter, room=room)
+            sources.append(keep(run, track))
     return Advance(Actor.TRANSCODE, {"sources": [source.to_json() for source in sources]})
 
 
@@ -76,7 +80,13 @@ def local_path(run: Run, track: Track) -> Path:
 
 
 def fetch(
-    run: Run, server: ForkServer, info: dict[str, Any], track: Track, meter: Meter
+    run: Run,
+    info: dict[str, Any],
+    track: Track,
+    *,
+    server: ForkServer,
+    meter: Meter,
+    room: Room,
 ) -> dict[str, Any]:
     """Bring one track into the scratch folder.
 
@@ -90,18 +100,22 @@ def fetch(
         return info
     newest = info
 
+    def report(progress: Progress) -> None:
+        room.written(done=progress.bytes or 0, whole=progress.total_bytes)
+        run.progress(progress)
+
     def on_event(event: dict[str, Any]) -> None:
         nonlocal newest
         kind = event["event"]
         if kind == "progress":
             run.deps.failpoints.hit("download.mid_fetch")
-            run.progress(meter.read(event))
+            report(meter.read(event))
         elif kind == "start":
             meter.resumed(event["bytes"])
         elif kind == "reextracted":
             newest = event["info"]
         elif kind == "done":
-            run.progress(meter.finished(event["bytes"]))
+            report(meter.finished(event["bytes"]))
 
     media_child.call(
         run,

@@ -14,7 +14,7 @@ from sluice_core.domain.paths import work_key
 from sluice_core.domain.plan import Plan, Track
 from sluice_core.domain.presets import Preset, load_presets
 from sluice_core.runtime import media_child, worker
-from sluice_core.runtime.children import ForkServer
+from sluice_core.runtime.children import ForkServer, Preforked
 from sluice_core.runtime.stage import Advance, Expanded, Handler, Outcome, Run, StageDeps
 
 #: Entries written in one transaction: children appear as they are found, not one by one.
@@ -22,16 +22,16 @@ BATCH = 50
 INFO_NAME = "info.json"
 
 
-def main() -> None:
+def main(preforked: Preforked | None = None) -> None:
     """Run the parser until it is told to stop."""
-    worker.main(Actor.PARSE, open_handler)
+    worker.main(Actor.PARSE, lambda deps: open_handler(deps, preforked))
 
 
 @contextmanager
-def open_handler(deps: StageDeps) -> Iterator[Handler]:
+def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[Handler]:
     """The stage's handler, with its server of media children."""
     presets = load_presets(deps.settings.jobs.presets_file)
-    with media_child.media_server(deps) as server:
+    with media_child.media_server(deps, preforked) as server:
         yield lambda run: handle(run, presets=presets, server=server)
 
 
@@ -53,7 +53,7 @@ def request_for(run: Run, preset: Preset) -> dict[str, Any]:
         "kind": "extract",
         "url": job.request.url,
         "item": (job.entry or {}).get("item"),
-        "playlist": job.request.playlist,
+        "playlist": "all" if job.is_check else job.request.playlist,
         "items": job.request.items,
         "max_entries": settings.jobs.max_entries,
         "format": preset.format,
@@ -94,9 +94,12 @@ class _Found:
             self.entries = []
 
     def outcome(self) -> Outcome:
+        is_check = self.run.job.is_check
+        if self.media is not None and is_check:
+            raise SluiceError("the link is a single media, not a list of them", code="no_media")
         if self.media is not None:
             return _planned(self.run, self.media)
-        if not self.count:
+        if not self.count and not is_check:
             raise SluiceError(code="no_media")
         self.flush()
         fields = described(self.collection)

@@ -17,7 +17,7 @@ from sluice_core.domain.paths import final_key
 from sluice_core.domain.plan import Source
 from sluice_core.domain.presets import Preset, load_presets
 from sluice_core.runtime import worker
-from sluice_core.runtime.children import ForkServer, child_environment
+from sluice_core.runtime.children import ForkServer, Preforked, child_environment
 from sluice_core.runtime.stage import Finished, Handler, Run, StageDeps
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.progress import EncodeProgress
@@ -27,20 +27,20 @@ from sluice_transcoder.transcode import Result, transcode
 _PIECE = 1024 * 1024
 
 
-def main() -> None:
+def main(preforked: Preforked | None = None) -> None:
     """Run the transcoder until it is told to stop."""
-    worker.main(Actor.TRANSCODE, open_handler)
+    worker.main(Actor.TRANSCODE, lambda deps: open_handler(deps, preforked))
 
 
 @contextmanager
-def open_handler(deps: StageDeps) -> Iterator[Handler]:
+def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[Handler]:
     """The stage's handler, with a small server that starts its commands."""
     presets = load_presets(deps.settings.jobs.presets_file)
     tools = inspect_tools(ffmpeg_tools())
     folder = deps.settings.store.scratch_dir
     env = child_environment(home=folder, base={})
     threads = max(1, (os.cpu_count() or 1) // deps.limits.concurrency)
-    with ForkServer(module=None, env=env, cwd=folder) as server:
+    with ForkServer(module=None, env=env, cwd=folder, preforked=preforked) as server:
         yield lambda run: handle(run, presets=presets, tools=tools, server=server, threads=threads)
 
 

@@ -17,6 +17,7 @@ from sluice_core.runtime.children import (
     ForkServer,
     ForkSpec,
     Limits,
+    Preforked,
     child_environment,
     error_from_event,
 )
@@ -30,7 +31,7 @@ MODULE = "sluice_core.adapters.ytdlp.child"
 
 
 @contextmanager
-def media_server(deps: StageDeps) -> Iterator[ForkServer]:
+def media_server(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[ForkServer]:
     """A fork server with yt-dlp already imported; lives as long as the worker."""
     folder = deps.settings.store.scratch_dir
     try:
@@ -40,7 +41,7 @@ def media_server(deps: StageDeps) -> Iterator[ForkServer]:
         log.warning("no_javascript_runtime", reason=str(exc))
         programs = []
     env = child_environment(home=folder, programs=programs, base={})
-    with ForkServer(module=MODULE, env=env, cwd=folder) as server:
+    with ForkServer(module=MODULE, env=env, cwd=folder, preforked=preforked) as server:
         yield server
 
 

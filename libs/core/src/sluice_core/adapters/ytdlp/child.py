@@ -49,6 +49,8 @@ def main(request: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> Non
     Raises:
         SluiceError: whatever went wrong, with a code.
     """
+    # A preforked server gets its environment anew after the import.
+    os.environ["YTDLP_NO_PLUGINS"] = "1"
     network = Network.from_request(request)
     EgressGuard(allow=network.allow, proxy=network.proxy).install()
     sys.addaudithook(_refuse_programs)

@@ -31,6 +31,7 @@ with 1; any other exception leaves a traceback on stderr.
 
 from sluice_core.runtime.children.environment import child_environment
 from sluice_core.runtime.children.forkclient import ForkServer
+from sluice_core.runtime.children.prefork import Preforked, prefork
 from sluice_core.runtime.children.proof import is_alive, lock_is_held, start_time
 from sluice_core.runtime.children.protocol import error_from_event
 from sluice_core.runtime.children.runner import run
@@ -43,10 +44,12 @@ __all__ = [
     "ForkServer",
     "ForkSpec",
     "Limits",
+    "Preforked",
     "child_environment",
     "error_from_event",
     "is_alive",
     "lock_is_held",
+    "prefork",
     "run",
     "start_time",
 ]

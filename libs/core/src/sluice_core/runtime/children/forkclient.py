@@ -11,10 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from sluice_core.domain.errors import SluiceError
+from sluice_core.runtime.children.prefork import configure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from sluice_core.runtime.children.prefork import ForkedProcess, Preforked
 
 _SERVER_MODULE = "sluice_core.runtime.children.forkserver"
 
@@ -30,15 +33,25 @@ class ForkServer:
         env: the whole environment of the server and of forked children: no secrets, see
             `environment.child_environment`.
         cwd: an existing folder.
+        preforked: a server that waits to be told all this; without one, or after its end, a new
+            process is started.
 
     """
 
-    def __init__(self, *, module: str | None, env: Mapping[str, str], cwd: Path) -> None:
+    def __init__(
+        self,
+        *,
+        module: str | None,
+        env: Mapping[str, str],
+        cwd: Path,
+        preforked: Preforked | None = None,
+    ) -> None:
         self._module = module
         self._env = dict(env)
         self._cwd = cwd
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._preforked = preforked
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._control: socket.socket | None = None
 
     @property
@@ -89,6 +102,23 @@ class ForkServer:
 
     def _start(self) -> None:
         self._end(timeout=0)
+        if not self._take_preforked():
+            self._start_new()
+
+    def _take_preforked(self) -> bool:
+        waiting, self._preforked = self._preforked, None
+        if waiting is None:
+            return False
+        self._process, self._control = waiting.process, waiting.control
+        self._control.settimeout(_SEND_TIMEOUT)
+        try:
+            configure(self._control, self._module, self._env, str(self._cwd))
+        except OSError:
+            self._end(timeout=0)
+            return False
+        return True
+
+    def _start_new(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603  # our own module
@@ -119,7 +149,7 @@ class ForkServer:
             self._control = None
         if self._process is None:
             return
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired, TimeoutError):
             self._process.wait(timeout)
         if self._process.poll() is None:
             self._process.kill()

@@ -136,7 +136,7 @@ class Server:
             for signum in _SIGNALS:
                 signal.signal(signum, signal.SIG_DFL)
             os.setsid()
-            _close_all_but({0, 1, 2, *fds, self._life_r})
+            close_all_but({0, 1, 2, *fds, self._life_r})
             confine.die_with_parent(
                 server, self._life_r, by_signal=confine.has_parent_death_signal()
             )
@@ -258,7 +258,8 @@ def _exactly(control: socket.socket, head: bytes) -> bytes:
     return bytes(data)
 
 
-def _close_all_but(keep: set[int]) -> None:
+def close_all_but(keep: set[int]) -> None:
+    """Close every other descriptor of this process."""
     low = 0
     for fd in sorted(keep):
         if low < fd:  # closerange(0, 0) closes everything
