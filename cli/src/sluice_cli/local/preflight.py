@@ -21,6 +21,8 @@ from sluice_core.domain.errors import ConfigError, StoreAwayError
 
 #: The services, in the order of their start.
 SERVICES = ("api", "parser", "downloader", "transcoder", "scheduler")
+#: Those that share most of their memory, see `nursery`. The API is another program altogether.
+FORKED = SERVICES[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +75,31 @@ def _prepare(environ: Mapping[str, str], settings: Settings, data: Path) -> Prep
 
 
 def _plan(settings: Settings, data: Path, port: int, redis_part: Part | None) -> Plan:
+    # Elsewhere no process can adopt what another one forked.
+    nursery = (_nursery(),) if sys.platform == "linux" else ()
     services = tuple(
-        Part(name=name, command=(sys.executable, "-m", f"sluice_{name}")) for name in SERVICES
+        Part(
+            name=name,
+            command=(sys.executable, "-m", f"sluice_{name}"),
+            forked=bool(nursery) and name in FORKED,
+        )
+        for name in SERVICES
     )
     log_format = settings.log.log_format
     return Plan(
-        parts=((redis_part,) if redis_part else ()) + services,
+        parts=(*nursery, *((redis_part,) if redis_part else ()), *services),
         url=f"http://{_shown(settings.http.http_host)}:{port}",
         host=_reachable(settings.http.http_host),
         port=port,
         state_file=str(data / folder.STATE),
         json_lines=log_format == "json" or (log_format is None and not sys.stderr.isatty()),
     )
+
+
+def _nursery() -> Part:
+    """What the others are forked from. Neither the working nor a home folder offers modules."""
+    program = (sys.executable, "-P", "-s", "-m", "sluice_cli.local.nursery")
+    return Part(name="nursery", command=(*program, *FORKED), level=0, nursery=True)
 
 
 def _redis(settings: Settings, data: Path) -> tuple[Part | None, str]:

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from sluice_cli.supervisor import probe, processes
 from sluice_cli.supervisor.backoff import Backoff
+from sluice_cli.supervisor.nursery import Nursery, Process
 from sluice_cli.supervisor.plan import Part, Plan
 
 #: A part that ends so has been told something that no restart can mend.
@@ -24,6 +25,8 @@ PROBE_EVERY = 0.2
 SLOW_START = 60.0
 #: Seconds for orphans to be gone after SIGKILL.
 ORPHAN_GRACE = 5.0
+#: Ends of the nursery in a row after which parts are started without it.
+HOPELESS = 2
 
 
 class Child:
@@ -31,7 +34,7 @@ class Child:
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.since = 0.0
         #: Monotonic time of the next start; None: not yet ordered.
         self.due: float | None = None
@@ -45,6 +48,7 @@ class Supervisor:
         self._plan = plan
         self._say = say
         self._children = [Child(part) for part in plan.parts]
+        self._nursery = Nursery()
         self._levels = sorted({part.level for part in plan.parts})
         self._signals = 0
         self._exit_code: int | None = None
@@ -87,9 +91,11 @@ class Supervisor:
         return self._signals > 0 or self._exit_code is not None
 
     def _sleep(self, seconds: float) -> None:
-        """Until a signal comes, at most so long."""
-        if select.select([self._waker_out], [], [], max(0.0, seconds))[0]:
+        """Until a signal comes, or the nursery is ready; at most so long."""
+        news = [self._waker_out, *(line.fileno() for line in self._nursery.waits())]
+        if self._waker_out in select.select(news, [], [], max(0.0, seconds))[0]:
             os.read(self._waker_out, 4096)
+        self._nursery.look()
 
     # -- start -----------------------------------------------------------------------------------
 
@@ -99,8 +105,8 @@ class Supervisor:
             probe.write_state(plan.state_file, url=plan.url, temporary=plan.temporary)
         for level in self._levels:
             for child in self._at(level):
-                if not self._ending:
-                    self._launch(child)
+                child.due = time.monotonic()
+            self._launch_due()
             for child in self._at(level):
                 self._await_socket(child)
 
@@ -121,10 +127,39 @@ class Supervisor:
         child.due = None
         child.since = time.monotonic()
         try:
-            child.process = processes.start(child.part.command)
+            child.process = self._process(child.part)
         except (OSError, subprocess.SubprocessError) as exc:
             # A program may be missing for a moment only, while it is being upgraded.
             self._plan_restart(child, code=1, why=f"could not be started: {exc}")
+
+    def _process(self, part: Part) -> Process:
+        if part.nursery:
+            return self._nursery.start(part.command)
+        if not part.forked or not self._nursery.ready:
+            return processes.start(part.command)
+        try:
+            return self._nursery.fork(part.name)
+        except OSError:
+            self._replace_nursery()
+            raise
+
+    def _replace_nursery(self) -> None:
+        """End what can't fork: its end is noticed, and its successor started, as of any part."""
+        self._nursery.close()
+        for child in self._children:
+            if child.part.nursery and child.process:
+                processes.kill_group(child.process.pid)
+
+    def _start_at(self, child: Child) -> float | None:
+        """Monotonic time of its next start; a forked part waits for a nursery on its way."""
+        if child.due is None or not child.part.forked or self._nursery.ready:
+            return child.due
+        on_its_way = [
+            other.since + self._plan.start_grace
+            for other in self._children
+            if other.part.nursery and other.backoff.failures < HOPELESS
+        ]
+        return max(child.due, *on_its_way) if on_its_way else child.due
 
     # -- keep alive ------------------------------------------------------------------------------
 
@@ -145,7 +180,9 @@ class Supervisor:
                 continue
             processes.kill_group(process.pid)
             child.process = None
-            self._ended(child, process.returncode)
+            if child.part.nursery:
+                self._nursery.close()
+            self._ended(child, process.returncode or 0)
         processes.kill_orphans(self._pids())
 
     def _ended(self, child: Child, code: int) -> None:
@@ -164,11 +201,13 @@ class Supervisor:
 
     def _launch_due(self) -> None:
         for child in self._children:
-            if child.due is not None and child.due <= time.monotonic() and not self._ending:
+            at = self._start_at(child)
+            if at is not None and at <= time.monotonic() and not self._ending:
                 self._launch(child)
 
     def _next_due(self) -> float:
-        due = [child.due for child in self._children if child.due is not None]
+        starts = [self._start_at(child) for child in self._children]
+        due = [at for at in starts if at is not None]
         # Nothing due: an hour stands for "until a signal".
         wait = min(due) - time.monotonic() if due else 3600.0
         return wait if self._ready else min(wait, PROBE_EVERY)

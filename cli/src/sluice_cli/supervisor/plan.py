@@ -17,6 +17,10 @@ class Part(NamedTuple):
     socket: str | None = None
     #: Where to look when it does not start.
     log: str = ""
+    #: Whether other parts are forked from this one, see `nursery`.
+    nursery: bool = False
+    #: Whether it is forked from the nursery by its name; `command` is for when there is none.
+    forked: bool = False
 
 
 class Plan(NamedTuple):

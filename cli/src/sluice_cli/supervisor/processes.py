@@ -22,6 +22,7 @@ def start(
     death_signal: int = signal.SIGKILL,
     environ: Mapping[str, str] | None = None,
     output: int | None = None,
+    keep: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Start in a session of its own, so that a terminal's Ctrl-C reaches this process alone.
 
@@ -33,6 +34,7 @@ def start(
         death_signal: what the process gets when this one is gone.
         environ: instead of this process's own.
         output: descriptor for what it prints and complains; None leaves both as they are here.
+        keep: further descriptors that stay open in it.
 
     Raises:
         OSError: the program can't be started.
@@ -44,8 +46,9 @@ def start(
         stdout=output,
         stderr=output,
         env=environ,
+        pass_fds=keep,
         start_new_session=True,
-        preexec_fn=_dying_with(os.getpid(), death_signal),  # noqa: PLW1509  # one thread only
+        preexec_fn=dying_with(os.getpid(), death_signal),  # noqa: PLW1509  # one thread only
     )
 
 
@@ -107,7 +110,8 @@ def _signal(send: Callable[[int, int], None], pid: int, number: int) -> None:
         return
 
 
-def _dying_with(parent: int, death_signal: int) -> Callable[[], None] | None:
+def dying_with(parent: int, death_signal: int = signal.SIGKILL) -> Callable[[], None] | None:
+    """What a new process calls in order to end when `parent` does; None where that is unknown."""
     if _LIBC is None:
         return None
     libc = _LIBC
