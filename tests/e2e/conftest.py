@@ -1,15 +1,23 @@
-"""One running system and one sample site, shared by the tests of one process."""
+"""One running system, one sample site and one browser, shared by the tests of one process."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
+from sluice_testing.browser import chromium_path, open_browser
+from sluice_testing.require import missing
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 
 @pytest.fixture(scope="session")
-def world() -> SampleSite:
+def world() -> Iterator[SampleSite]:
     with SampleSite(hosts=("127.0.0.1", "127.0.0.2")) as site:
         yield site
 
@@ -20,8 +28,33 @@ def allowed(site: SampleSite) -> str:
 
 
 @pytest.fixture(scope="session")
-def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> System:
+def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     with running(
         tmp_path_factory.mktemp("system") / "data", SLUICE_EGRESS_ALLOW=allowed(world)
     ) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = chromium_path()
+    if path is None:
+        missing("Chromium")
+    with open_browser(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(browser: Browser, system: System) -> Iterator[Page]:
+    """The page, opened and live; an error or a dialog of its scripts fails the test."""
+    context = browser.new_context(accept_downloads=True, locale="en-GB")
+    wrong: list[str] = []
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+    opened.goto(system.url)
+    opened.wait_for_selector("#live[data-state=on]")
+    yield opened
+    context.close()
+    assert wrong == []

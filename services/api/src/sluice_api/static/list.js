@@ -21,6 +21,7 @@ export class JobList {
     this.limit = PAGE;
     this.cursor = null;
     this.round = 0;
+    this.loading = null;
     this.scheduled = false;
   }
 
@@ -33,7 +34,12 @@ export class JobList {
   }
 
   // Read the first pages anew; what is shown stays until the answer is there.
-  async load({ keep = false } = {}) {
+  load({ keep = false } = {}) {
+    this.loading = this.read(keep);
+    return this.loading;
+  }
+
+  async read(keep) {
     const round = ++this.round;
     const wanted = keep ? this.limit : PAGE;
     const found = [];
@@ -55,6 +61,8 @@ export class JobList {
   }
 
   async more() {
+    // The cursor of a list that is about to be replaced leads nowhere.
+    await this.loading;
     const round = this.round;
     const page = await api.jobs(this.query(this.cursor));
     if (round !== this.round) return;
