@@ -1,6 +1,6 @@
 import pytest
 
-from sluice_core.adapters.db import jobs
+from sluice_core.adapters.db import jobs, sweeps
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.states import Status
 from sluice_scheduler import sweep
@@ -86,7 +86,8 @@ def test_expired_files_go_and_the_job_stays(engine, storage, put):
     job = in_state(engine, Status.SUCCESS)
     put(f"files/{job.id}/transcode.3/film.mp4")
     later = NOW + 200_000  # the factory's files last a day
-    sweep.old_things(engine, retention_jobs=1e9, now=later)
+    with write(engine) as connection:
+        assert sweeps.expire_files(connection, now=later, limit=10) == 1
     sweep.ended_jobs(engine, storage, now=later)
     assert keys(storage, job.id) == []
     with read(engine) as connection:

@@ -27,16 +27,21 @@ from sluice_core.runtime.worker import (
     EXIT_OK,
     EXIT_UNHEALTHY,
     keep_letter,
+    make_deps,
     open_deps,
     open_waker,
 )
 from sluice_scheduler import reconcile, relay, sweep
 from sluice_scheduler.beats import BeatWatch
+from sluice_scheduler.notify import notifier
+from sluice_scheduler.scheduling import Scheduling
 
 log = structlog.get_logger(__name__)
 
 #: Threads that settle parents.
 SETTLERS = 2
+#: Seconds that each worker is given at the end for what it has begun.
+DRAIN_GRACE = 5.0
 #: Longest wait between two looks at what is due, seconds.
 TICK = 0.5
 
@@ -92,23 +97,39 @@ def serve(loaded: Settings) -> int:
     signal.signal(signal.SIGINT, stop)
     with ExitStack() as stack:
         deps = open_deps(Actor.SETTLE, loaded, stack)
-        worker = settler(deps)
-        worker.start()
-        tasks = Duties(deps).tasks()
+        notify_deps = make_deps(
+            Actor.NOTIFY,
+            loaded,
+            stack,
+            engine=deps.engine,
+            storage=deps.storage,
+            signals=deps.signals,
+        )
+        workers = [settler(deps), notifier(notify_deps)]
+        scheduling = Scheduling(deps)
+        scheduling.start()
+        for worker in workers:
+            worker.start()
         log.info("scheduler_ready")
-        status = _loop(tasks, worker, told)
-        worker.drain(5.0)
-        worker.stop()
+        status = _loop(Duties(deps, scheduling).tasks(), workers, scheduling, told)
+        scheduling.stop()
+        for worker in workers:
+            worker.drain(DRAIN_GRACE)
+            worker.stop()
         return status
 
 
-def _loop(tasks: list[Task], worker: StageWorker, told: Event) -> int:
+def _loop(
+    tasks: list[Task], workers: list[StageWorker], scheduling: Scheduling, told: Event
+) -> int:
     while not told.is_set():
         for task in tasks:
             task.turn(time.monotonic())
-        health = worker.healthy()
-        if not health.ok:
-            log.error("worker_unhealthy", reason=health.reason)
+        reasons = [health.reason for w in workers if not (health := w.healthy()).ok]
+        if not scheduling.is_alive():
+            reasons.append("the thread of built-in tasks died")
+        if reasons:
+            log.error("worker_unhealthy", reason=reasons[0])
             return EXIT_UNHEALTHY
         told.wait(TICK)
     return EXIT_OK
@@ -153,8 +174,9 @@ def settle_parent(deps: StageDeps, parent_id: str) -> None:
 class Duties:
     """Everything that is repeated; each duty is harmless when others do it too."""
 
-    def __init__(self, deps: StageDeps) -> None:
+    def __init__(self, deps: StageDeps, scheduling: Scheduling) -> None:
         self._deps = deps
+        self._scheduling = scheduling
         self._watch = BeatWatch()
         self._emptied = relay.EmptiedRedis(deps.signals, deps.broker.client)
 
@@ -169,7 +191,8 @@ class Duties:
             Task("dead_consumers", 5.0, self.return_messages),
             Task("orphans", 10.0, self.find_orphans),
             Task("lost_messages", 15.0, self.find_lost_messages),
-            Task("old_things", 60.0, self.clear_old_things),
+            Task("lead", self._scheduling.lead_every, self._scheduling.lead),
+            Task("schedules", 1.0, self._scheduling.fire),
         ]
 
     def publish_due(self) -> None:
@@ -202,6 +225,7 @@ class Duties:
                 monotonic=time.monotonic(),
                 now=deps.clock(),
                 keep_partial=deps.settings.jobs.retention_partial,
+                lone_losses=max(s.lone_losses for s in deps.settings.stages.values()),
             )
         except StoreAwayError:
             self._watch.failed()
@@ -226,8 +250,3 @@ class Duties:
     def sweep(self) -> None:
         deps = self._deps
         sweep.ended_jobs(deps.engine, deps.storage, now=deps.clock())
-
-    def clear_old_things(self) -> None:
-        deps = self._deps
-        keep = deps.settings.jobs.retention_jobs
-        sweep.old_things(deps.engine, retention_jobs=keep, now=deps.clock())

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import dead_letters, ownership, sweeps
+from sluice_core.adapters.db import ownership, sweeps
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.storage import Storage
 from sluice_core.domain.errors import SluiceError
@@ -17,11 +17,11 @@ from sluice_core.domain.paths import final_prefix, work_prefix
 log = structlog.get_logger(__name__)
 
 BATCH = 100
-#: Seconds that Idempotency-Keys are remembered.
-IDEMPOTENCY_TTL = 24 * 3600.0
 #: Seconds after which an upload that was begun is one whose process is gone.
 UNFINISHED_AFTER = 24 * 3600.0
 WORK, FINAL = "work/", "files/"
+#: What a later run of the same job may go on from.
+_PARTIAL = re.compile(r"/(?:download|partial)\.\d+/")
 #: What this system writes; anything else in its storage is not its own to remove.
 _KEY = re.compile(r"(?:work|files)/(?P<job>[0-9A-Z]{26})/[a-z]+\.\d+/.+", re.DOTALL)
 _EPOCH = re.compile(r"/[a-z]+\.(\d+)/")
@@ -114,30 +114,27 @@ def useless(keys: Sequence[str], owner: ownership.Owner | None) -> list[str]:
     """
     if owner is None:
         return list(keys)
-    partial = [epoch_of(key) for key in keys if owner.needs_download and "/download." in key]
-    newest_partial = max(partial, default=-1) if owner.may_go_on else -1
-    return [key for key in keys if not _is_useful(key, owner, newest_partial)]
+    oldest_kept = _oldest_kept(keys, owner)
+    return [
+        key
+        for key in keys
+        if key not in owner.keys
+        and epoch_of(key) < (oldest_kept if _PARTIAL.search(key) else _present(owner))
+    ]
 
 
-def _is_useful(key: str, owner: ownership.Owner, newest_partial: int) -> bool:
-    epoch = epoch_of(key)
-    if key in owner.keys or epoch > owner.epoch:
-        return True
-    if owner.may_go_on and epoch == owner.epoch:
-        return True
-    return "/download." in key and epoch == newest_partial
+def _present(owner: ownership.Owner) -> int:
+    """The first epoch whose files may still be in the making."""
+    return owner.epoch if owner.may_go_on else owner.epoch + 1
 
 
-def old_things(engine: sa.Engine, *, retention_jobs: float, now: float) -> None:
-    """Expire files, mark long-ended rows, forget old keys, trim dead letters."""
-    with write(engine) as connection:
-        expired = sweeps.expire_files(connection, now=now, limit=BATCH)
-    with write(engine) as connection:
-        purged = sweeps.purge_rows(
-            connection, older_than=now - retention_jobs, now=now, limit=BATCH
-        )
-    with write(engine) as connection:
-        sweeps.purge_idempotency_keys(connection, older_than=now - IDEMPOTENCY_TTL)
-        trimmed = dead_letters.trim(connection)
-    if expired or purged or trimmed:
-        log.info("swept", expired=expired, purged=purged, trimmed=trimmed)
+def _oldest_kept(keys: Sequence[str], owner: ownership.Owner) -> int:
+    """The first epoch whose partial downloads stay.
+
+    A run goes on from the newest one before its own, while it already writes its own.
+    """
+    present = _present(owner)
+    if not (owner.may_go_on and owner.needs_download):
+        return present
+    earlier = [e for e in map(epoch_of, filter(_PARTIAL.search, keys)) if e < present]
+    return max(earlier, default=present)

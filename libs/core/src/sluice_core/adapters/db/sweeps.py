@@ -122,12 +122,6 @@ def purge_rows(connection: sa.Connection, *, older_than: float, now: float, limi
     return len(ids)
 
 
-def purge_idempotency_keys(connection: sa.Connection, *, older_than: float) -> int:
-    return connection.execute(
-        sa.delete(idempotency_keys).where(idempotency_keys.c.created_at <= older_than)
-    ).rowcount
-
-
 def _orphans(older_than: float) -> sa.Select[tuple[object, ...]]:
     return sa.select(jobs).where(
         jobs.c.status.in_(_ACTIVE),
