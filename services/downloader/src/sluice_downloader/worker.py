@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from sluice_core.runtime import media_child, scratch, worker
 from sluice_core.runtime.children import ForkServer, Preforked
 from sluice_core.runtime.disk import Disk, Room
 from sluice_core.runtime.stage import Advance, Handler, Run, StageDeps
+from sluice_downloader import partial
 from sluice_downloader.meter import Meter
 
 _INFO_LIMIT = 32 * 1024 * 1024
@@ -94,10 +95,41 @@ def fetch(
         the description for the tracks that follow: a fresh one when the stored links were refused.
     """
     path = local_path(run, track)
-    if path.exists():
-        # Whole: it gets this name last. An earlier run fetched it and ended before it said so.
-        meter.resumed(path.stat().st_size)
-        return info
+    with partial.kept(run, path) as note:
+        if path.exists():
+            # Whole: it gets this name last. An earlier run fetched it and ended before it said so.
+            meter.resumed(path.stat().st_size)
+            newest = info
+        else:
+            newest = transfer(run, info, track, server=server, meter=meter, room=room, note=note)
+        refuse_cut_file(path, promised=meter.size_was_told)
+    return newest
+
+
+def transfer(
+    run: Run,
+    info: dict[str, Any],
+    track: Track,
+    *,
+    server: ForkServer,
+    meter: Meter,
+    room: Room,
+    note: Callable[[], None],
+) -> dict[str, Any]:
+    """Fetch one track in a child, from where its partial file ends.
+
+    Args:
+        run: whose track it is.
+        info: the description with the links.
+        track: one of its formats.
+        server: makes the child.
+        meter: is told of each report.
+        room: on the disk.
+        note: called when bytes arrived.
+
+    Returns:
+        the description that is valid now.
+    """
     newest = info
 
     def report(progress: Progress) -> None:
@@ -109,6 +141,7 @@ def fetch(
         kind = event["event"]
         if kind == "progress":
             run.deps.failpoints.hit("download.mid_fetch")
+            note()
             report(meter.read(event))
         elif kind == "start":
             meter.resumed(event["bytes"])
@@ -120,11 +153,10 @@ def fetch(
     media_child.call(
         run,
         server,
-        fetch_request(run, info, track, path),
+        fetch_request(run, info, track, local_path(run, track)),
         on_event=on_event,
         marker=lambda: meter.position,
     )
-    refuse_cut_file(path, promised=meter.size_was_told)
     return newest
 
 

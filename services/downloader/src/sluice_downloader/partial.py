@@ -1,0 +1,73 @@
+"""What another machine would need to go on with a track: brought here before, saved during."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sluice_core.adapters.db import runs
+from sluice_core.adapters.db.engine import read
+from sluice_core.adapters.ytdlp.resume import PartialFile
+from sluice_core.domain.errors import StaleRunError, StoreAwayError
+from sluice_core.domain.states import Status
+from sluice_core.runtime.pieces import Owner, Saver, restore
+from sluice_core.runtime.stage import Run
+
+#: Seconds that a run may take to save the rest of what it has, when it is to end.
+FLUSH = 4.0
+
+#: Nobody goes on from what such a job left.
+_OVER = {Status.SUCCESS, Status.PARTIAL, Status.CANCELED}
+
+
+@contextmanager
+def kept(run: Run, path: Path) -> Iterator[Callable[[], None]]:
+    """Keep the partial file of a track in storage while it grows, if that outlives this machine.
+
+    What earlier runs saved of it is here when the block begins, maybe as the whole file. Yields
+    what is to be called whenever bytes arrived.
+
+    Raises:
+        SluiceError: the storage can't be read.
+        CanceledRunError, StaleRunError, HandBackError: as the run was told, while it restores.
+
+    """
+    deps = run.deps
+    if not deps.storage.outlives_machine:
+        yield lambda: None
+        return
+    file = PartialFile(path)
+    known = restore(deps.storage, run.id, file, check=run.check)
+    saver = Saver(
+        storage=deps.storage,
+        run=run.id,
+        file=file,
+        owner=lambda: owner(run),
+        failpoints=deps.failpoints,
+        known=known,
+    )
+    saver.start()
+    flush = 0.0
+    try:
+        yield saver.look
+    except StaleRunError:
+        raise
+    except Exception:
+        flush = FLUSH
+        raise
+    finally:
+        saver.stop(flush=flush, hurry=lambda: deps.running.reason(run.claim.attempt_id) is not None)
+
+
+def owner(run: Run) -> Owner:
+    """Who owns the run's job now, as the database says."""
+    try:
+        with read(run.deps.engine) as connection:
+            found = runs.owners(connection, [run.job.id]).get(run.job.id)
+    except StoreAwayError:
+        # Nobody can have taken the job from us while nobody can reach the database.
+        return Owner.SELF
+    if found is None or found[1] in _OVER:
+        return Owner.NOBODY
+    return Owner.SELF if found[0] == run.id.epoch else Owner.OTHER
