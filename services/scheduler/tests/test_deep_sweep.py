@@ -98,20 +98,31 @@ def test_a_live_run_loses_nothing(engine, storage, put, stage):
         assert source in keys(storage)
 
 
-def test_of_partial_downloads_the_newest_stays_while_it_may_be_continued(engine, storage, put):
+@pytest.mark.parametrize("kind", ["download", "partial"])
+def test_of_partial_downloads_the_newest_stays_while_it_may_be_continued(
+    engine, storage, put, kind
+):
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
         job_id = run.job.id
-        old = put(f"work/{job_id}/download.1/0001.piece")
-        new = put(f"work/{job_id}/download.{run.job.epoch}/0001.piece")
+        old = put(f"work/{job_id}/{kind}.1/0001.piece")
+        new = put(f"work/{job_id}/{kind}.{run.job.epoch}/0001.piece")
         runs.retry_later(c, run, ERROR, due_at=NOW + 600, now=NOW)
         assert jobs.get(c, job_id)
+    before = put(f"work/{job_id}/{kind}.0/0001.piece")
     sweep.deep_sweep(engine, storage, NOW)
-    assert keys(storage) == [new]
+    # The next run takes over from the newest one before its own.
+    assert keys(storage) == sorted([old, new])
+    assert before not in keys(storage)
     with write(engine) as c:
-        runs.fail(c, start_run(c, job_id), ERROR, dead=True, sweep_at=NOW + 9, now=NOW)
+        run = start_run(c, job_id)
+    mine = put(f"work/{job_id}/{kind}.{run.job.epoch}/0001.piece")
     sweep.deep_sweep(engine, storage, NOW)
-    assert keys(storage) == [new]
+    assert keys(storage) == sorted([new, mine])
+    with write(engine) as c:
+        runs.fail(c, run, ERROR, dead=True, sweep_at=NOW + 9, now=NOW)
+    sweep.deep_sweep(engine, storage, NOW)
+    assert mine in keys(storage)
     assert sweep.ended_jobs(engine, storage, now=NOW + 10) == 1
     assert keys(storage) == []
     put(old)

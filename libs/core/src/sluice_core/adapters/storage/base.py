@@ -62,9 +62,6 @@ class Storage(Protocol):
     def free_bytes(self) -> int | None:
         """Space left; None when there is no such limit."""
 
-    def abort_unfinished(self, *, before: float) -> int:
-        """Drop what a `put` began before (Unix seconds) and never ended; returns how many."""
-
     def shares_disk(self, folder: Path) -> bool:
         """Whether a file of that folder can be stored without taking any further room."""
 

@@ -124,16 +124,6 @@ class FolderStorage:
         with mapped():
             return shutil.disk_usage(self._root).free
 
-    def abort_unfinished(self, *, before: float) -> int:
-        dropped = 0
-        with mapped(), suppress(FileNotFoundError):
-            for path in (self._root / _INCOMING).iterdir():
-                # A link has its source's time of change of content, but a status of its own.
-                if path.stat().st_ctime < before:
-                    path.unlink(missing_ok=True)
-                    dropped += 1
-        return dropped
-
     def shares_disk(self, folder: Path) -> bool:
         with mapped():
             return folder.stat().st_dev == self._root.stat().st_dev
