@@ -3,10 +3,12 @@
 `SLUICE_FAILPOINTS=run.before_commit=kill*2,run.claimed=sleep:3` kills the process at the first two
 passes through `run.before_commit`, and waits 3 s at every pass through `run.claimed`. Counting goes
 through `SLUICE_FAILPOINTS_LOG`, a file that several processes and their successors share.
+`kill*5/20` spreads the five over a long run: only every 20th pass acts.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -37,6 +39,18 @@ class _Rule:
     seconds: float
     #: Passes that act; None is all.
     times: int | None
+    #: Only every so many passes act.
+    every: int = 1
+
+    @property
+    def counts(self) -> bool:
+        """Whether passes have to be counted to know which of them act."""
+        return self.times is not None or self.every > 1
+
+    def acts_at(self, number: int) -> bool:
+        """Whether the pass of this number, from 1, acts."""
+        turn, rest = divmod(number, self.every)
+        return rest == 0 and (self.times is None or turn <= self.times)
 
 
 class Failpoints:
@@ -47,7 +61,7 @@ class Failpoints:
         log: file to which each pass appends its name; needed by limited rules.
 
     Raises:
-        ConfigError: an unknown name or action.
+        ConfigError: an unknown name or action, or a limit without a log to count in.
 
     """
 
@@ -59,13 +73,15 @@ class Failpoints:
             if name not in NAMES:
                 raise ConfigError(f"SLUICE_FAILPOINTS names {name!r}, which does not exist.")
             self._rules[name] = _parse(action)
+        if log is None and any(rule.counts for rule in self._rules.values()):
+            raise ConfigError("SLUICE_FAILPOINTS counts passes: SLUICE_FAILPOINTS_LOG is missing.")
 
     def hit(self, name: str) -> None:
         """Pass a named place."""
         rule = self._rules.get(name)
         if rule is None:
             return
-        if self._log is not None and self._count(name) > (rule.times or 1 << 30):
+        if self._log is not None and not rule.acts_at(self._count(name)):
             return
         _act(rule, name)
 
@@ -75,6 +91,8 @@ class Failpoints:
         line = f"{name}\n".encode()
         descriptor = os.open(self._log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
+            # Each pass must get a number of its own.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.write(descriptor, line)
             return self._log.read_bytes().count(line)
         finally:
@@ -82,11 +100,12 @@ class Failpoints:
 
 
 def _parse(text: str) -> _Rule:
+    text, _, every = text.partition("/")
     action, _, times = text.partition("*")
     action, _, seconds = action.partition(":")
     if action not in {"kill", "stop", "sleep", "raise", "log"}:
         raise ConfigError(f"SLUICE_FAILPOINTS asks for {action!r}, which is no action.")
-    return _Rule(action, float(seconds or 0), int(times) if times else None)
+    return _Rule(action, float(seconds or 0), int(times) if times else None, int(every or 1))
 
 
 def _act(rule: _Rule, name: str) -> None:
