@@ -98,25 +98,36 @@ def test_a_live_run_loses_nothing(engine, storage, put, stage):
         assert source in keys(storage)
 
 
-@pytest.mark.parametrize("kind", ["download", "partial"])
-def test_of_partial_downloads_the_newest_stays_while_it_may_be_continued(
-    engine, storage, put, kind
-):
+def test_pieces_of_all_runs_stay_while_a_run_may_go_on_from_them(engine, storage, put):
+    with write(engine) as c:
+        run = run_at(c, Actor.DOWNLOAD)
+    job_id = run.job.id
+    pieces = [put(f"work/{job_id}/partial.{epoch}/a/0-16") for epoch in range(1, run.job.epoch + 1)]
+    sweep.deep_sweep(engine, storage, NOW)
+    assert keys(storage) == pieces
+    with write(engine) as c:
+        runs.advance(c, run, to=Actor.TRANSCODE, fields={"sources": []}, now=NOW)
+        start_run(c, job_id)
+    sweep.deep_sweep(engine, storage, NOW)
+    assert keys(storage) == []
+
+
+def test_of_fetched_files_the_newest_stay_while_a_run_may_go_on_from_them(engine, storage, put):
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
         job_id = run.job.id
-        old = put(f"work/{job_id}/{kind}.1/0001.piece")
-        new = put(f"work/{job_id}/{kind}.{run.job.epoch}/0001.piece")
+        old = put(f"work/{job_id}/download.1/0001.piece")
+        new = put(f"work/{job_id}/download.{run.job.epoch}/0001.piece")
         runs.retry_later(c, run, ERROR, due_at=NOW + 600, now=NOW)
         assert jobs.get(c, job_id)
-    before = put(f"work/{job_id}/{kind}.0/0001.piece")
+    before = put(f"work/{job_id}/download.0/0001.piece")
     sweep.deep_sweep(engine, storage, NOW)
     # The next run takes over from the newest one before its own.
     assert keys(storage) == sorted([old, new])
     assert before not in keys(storage)
     with write(engine) as c:
         run = start_run(c, job_id)
-    mine = put(f"work/{job_id}/{kind}.{run.job.epoch}/0001.piece")
+    mine = put(f"work/{job_id}/download.{run.job.epoch}/0001.piece")
     sweep.deep_sweep(engine, storage, NOW)
     assert keys(storage) == sorted([new, mine])
     with write(engine) as c:

@@ -20,8 +20,10 @@ BATCH = 100
 #: Seconds after which an upload that was begun is one whose process is gone.
 UNFINISHED_AFTER = 24 * 3600.0
 WORK, FINAL = "work/", "files/"
-#: What a later run of the same job may go on from.
-_PARTIAL = re.compile(r"/(?:download|partial)\.\d+/")
+#: What the next run of the same job may go on from.
+_FETCHED = re.compile(r"/download\.\d+/")
+#: Pieces of partial files: what one run saves names those of all runs before it.
+_PIECES = re.compile(r"/partial\.\d+/")
 #: What this system writes; anything else in its storage is not its own to remove.
 _KEY = re.compile(r"(?:work|files)/(?P<job>[0-9A-Z]{26})/[a-z]+\.\d+/.+", re.DOTALL)
 _EPOCH = re.compile(r"/[a-z]+\.(\d+)/")
@@ -114,13 +116,14 @@ def useless(keys: Sequence[str], owner: ownership.Owner | None) -> list[str]:
     """
     if owner is None:
         return list(keys)
-    oldest_kept = _oldest_kept(keys, owner)
-    return [
-        key
-        for key in keys
-        if key not in owner.keys
-        and epoch_of(key) < (oldest_kept if _PARTIAL.search(key) else _present(owner))
-    ]
+    return [k for k in keys if k not in owner.keys and epoch_of(k) < _kept_from(k, keys, owner)]
+
+
+def _kept_from(key: str, keys: Sequence[str], owner: ownership.Owner) -> int:
+    """The first epoch whose files like this one stay."""
+    if _PIECES.search(key) and owner.may_go_on and owner.needs_download:
+        return 0
+    return _oldest_fetched(keys, owner) if _FETCHED.search(key) else _present(owner)
 
 
 def _present(owner: ownership.Owner) -> int:
@@ -128,13 +131,13 @@ def _present(owner: ownership.Owner) -> int:
     return owner.epoch if owner.may_go_on else owner.epoch + 1
 
 
-def _oldest_kept(keys: Sequence[str], owner: ownership.Owner) -> int:
-    """The first epoch whose partial downloads stay.
+def _oldest_fetched(keys: Sequence[str], owner: ownership.Owner) -> int:
+    """The first epoch whose fetched files stay.
 
     A run goes on from the newest one before its own, while it already writes its own.
     """
     present = _present(owner)
     if not (owner.may_go_on and owner.needs_download):
         return present
-    earlier = [e for e in map(epoch_of, filter(_PARTIAL.search, keys)) if e < present]
+    earlier = [e for e in map(epoch_of, filter(_FETCHED.search, keys)) if e < present]
     return max(earlier, default=present)
