@@ -59,6 +59,12 @@ class ServerProcess:
         self._end_signal = end_signal
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """Of the running program."""
+        assert self._process is not None, "not started"  # noqa: S101  # a test's own mistake
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and wait until it answers.
 

@@ -1,0 +1,59 @@
+"""Real scheduler processes on a database and a Redis of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice_testing.process import ServerProcess
+
+
+def until(condition: Callable[[], Any], *, timeout: float = 20.0, why: str = "") -> Any:
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline, why or f"not within {timeout} s"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[..., Any]:
+    return until
+
+
+@pytest.fixture
+def start_scheduler(
+    tmp_path: Path, database_url: str, redis_url: str
+) -> Iterator[Callable[..., ServerProcess]]:
+    """Starts the real process; its log is `<name>.log` in the test's folder."""
+    running: list[ServerProcess] = []
+
+    def start(name: str = "scheduler", **env: str) -> ServerProcess:
+        log = tmp_path / f"{name}.log"
+        process = ServerProcess(
+            [sys.executable, "-m", "sluice_scheduler"],
+            log=log,
+            ready=lambda: "scheduler_ready" in log.read_text("utf-8", "replace"),
+            env={
+                "PATH": os.environ["PATH"],
+                "SLUICE_DATA_DIR": str(tmp_path / "data"),
+                "SLUICE_DATABASE_URL": database_url,
+                "SLUICE_REDIS_URL": redis_url,
+                "SLUICE_LOG_FORMAT": "json",
+                "SLUICE_LEASE_PATIENCE": "2",
+                **env,
+            },
+        )
+        running.append(process)
+        process.start()
+        return process
+
+    yield start
+    for process in running:
+        process.stop()
