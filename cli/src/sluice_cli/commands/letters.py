@@ -18,7 +18,9 @@ _PAGE = 200
 def dead_letters(ctx: click.Context) -> None:
     """Work that could not be done: list it, send it back, or drop it."""
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_)
+        # Parsed as if it was written out, so that variables of the environment count too.
+        with list_.make_context("list", [], parent=ctx) as listing:
+            list_.invoke(listing)
 
 
 @dead_letters.command("list")
@@ -29,12 +31,12 @@ def dead_letters(ctx: click.Context) -> None:
 @server_options
 def list_(
     *,
-    queue: str | None = None,
-    job_id: str | None = None,
-    limit: int = 20,
-    server: str | None = None,
-    api_key: str | None = None,
-    as_json: bool = False,
+    queue: str | None,
+    job_id: str | None,
+    limit: int,
+    server: str | None,
+    api_key: str | None,
+    as_json: bool,
 ) -> None:
     """List dead letters, newest first."""
     with connect(server, api_key) as api:

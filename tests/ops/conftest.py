@@ -1,0 +1,53 @@
+"""One running system whose failing jobs fail soon, and one sample site, for what operators do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sluice_testing.site import SampleSite
+from sluice_testing.system import System, running
+
+#: Exit code, lines of stdout, stderr.
+Ran = tuple[int, list[str], str]
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[SampleSite]:
+    with SampleSite() as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with running(
+        tmp_path_factory.mktemp("system") / "data",
+        SLUICE_EGRESS_ALLOW=world.url("").removeprefix("http://").rstrip("/"),
+        SLUICE_MAX_TRIES="2",
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def sluice(system: System, tmp_path) -> Callable[..., Ran]:
+    """The command, on the running system."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+    env = {**kept, "SLUICE_URL": system.url, "SLUICE_DATA_DIR": str(tmp_path / "data")}
+
+    def run(*words: str, timeout: float = 90.0) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "sluice_cli", *words],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return done.returncode, done.stdout.splitlines(), done.stderr
+
+    return run

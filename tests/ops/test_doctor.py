@@ -1,0 +1,87 @@
+"""The doctor finds a healthy system healthy, a sick one sick, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from sluice_testing.system import until
+
+BAD = "/mp4/small.mp4?fail=500"
+
+
+def everything(system):
+    """What a doctor could leave behind."""
+    jobs = [j["id"] for j in system.http.get("/v1/jobs").json()["jobs"] if j["metadata"]]
+    return jobs, system.http.get("/v1/dead-letters").json()["dead_letters"]
+
+
+def links(world):
+    return ("--good", world.url("/mp4/small.mp4"), "--bad", world.url(BAD))
+
+
+def test_a_healthy_system(system, world, sluice):
+    before = system.http.get("/v1/stats").json()
+    code, lines, err = sluice("doctor", *links(world))
+    assert code == 0, (lines, err)
+    assert [line[:2] for line in lines] == ["ok"] * 6
+    said = "\n".join(lines)
+    assert "sum is right" in said
+    assert "server_error after 2 runs, 1 dead letter" in said
+    assert "SUCCESS +2, FAILED +1, dead letters +1, messages on the way 0" in said
+    assert everything(system) == ([], [])
+    # Rows and files go with the next sweep.
+    until(
+        lambda: system.http.get("/v1/stats").json()["jobs"] == before["jobs"],
+        timeout=10,
+        why="jobs of the doctor are left",
+    )
+
+
+def test_a_good_link_that_is_not(system, world, sluice):
+    bad = world.url("/mp4/small.mp4?fail=404")
+    code, lines, _ = sluice("doctor", "--good", bad, "--bad", world.url(BAD))
+    assert code == 1
+    assert any(line.startswith("FAIL good job") and "not_found" in line for line in lines)
+    assert any(line.startswith("ok   failing job") for line in lines)
+    assert everything(system) == ([], [])
+
+
+def test_a_failing_job_that_does_not_fail(system, world, sluice):
+    good = world.url("/mp4/small.mp4")
+    code, lines, _ = sluice("doctor", "--good", good, "--bad", good)
+    assert code == 1
+    assert any(line.startswith("FAIL failing job") and "should have" in line for line in lines)
+    assert everything(system) == ([], [])
+
+
+def test_a_stopped_scheduler(system, world, sluice):
+    """Nothing that is due later runs: no retry, no delayed job."""
+    scheduler = system.part("scheduler")
+    scheduler.suspend()
+    try:
+        code, lines, _ = sluice("doctor", *links(world), "--timeout", "12")
+    finally:
+        scheduler.resume()
+    assert code == 1
+    assert any(line.startswith("ok   good job") for line in lines)
+    assert any(line.startswith("FAIL delayed job") for line in lines)
+    assert any(line.startswith("FAIL counts") for line in lines)
+    assert lines[-1] == "ok   clean-up      nothing is left"
+    assert everything(system) == ([], [])
+
+
+def test_the_sample_site_out_of_reach(sluice):
+    code, lines, err = sluice("doctor", "--site-port", "0")
+    assert code == 2
+    assert "SLUICE_EGRESS_ALLOW=127.0.0.1:" in err
+    assert "--good LINK" in err
+    assert not any(line.startswith("FAIL") for line in lines)
+
+
+def test_no_sample_site_for_servers_elsewhere(sluice):
+    code, _, err = sluice("doctor", "--url", "http://sluice.invalid:8080")
+    assert code == 2
+    assert "give --good LINK" in err
+
+
+def test_nobody_there(sluice, world):
+    code, _, _ = sluice("doctor", *links(world), "--url", "http://127.0.0.1:9")
+    assert code == 3
