@@ -83,6 +83,8 @@ BAD_TEXTS: list[tuple[bytes, int]] = [
     (b"9" * 5_000, 400),
     (b'{"url": "https://media.example/\\ud800"}', 422),
     (b'{"url": "' + GOOD.encode() + b'", "metadata": {"a": 1e400}}', 422),
+    (b'{"url": "' + GOOD.encode() + b'", "metadata": {"a": ["\\ud800"]}}', 422),
+    (b'{"url": "' + GOOD.encode() + b'", "metadata": {"\\ud800": 1}}', 422),
     (b'{"url": "' + GOOD.encode() + b'", "metadata": ' + b'{"a":' * 40 + b"1" + b"}" * 41, 422),
 ]
 
