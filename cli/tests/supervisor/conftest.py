@@ -84,6 +84,28 @@ class Running:
         )
         return Part(name, (sys.executable, "-c", head + code), **options)  # type: ignore[arg-type]
 
+    def nursery(self, code: str = "") -> Part:
+        """A nursery whose parts are the programs of `forked`; runs `code` before it is ready."""
+        text = (
+            "import os, socket, sys, time\n"
+            "from sluice_cli.supervisor import forking\n"
+            f"open({str(self.folder / 'nursery')!r}, 'a').write(f'{{os.getpid()}} start\\n')\n"
+            "line = socket.socket(fileno=int(sys.argv[-1]))\n"
+            f"{code}\n"
+            "told = forking.serve(line)\n"
+            "if told is not None:\n"
+            "    told.take_environment()\n"
+            f"    exec(open({str(self.folder)!r} + '/' + told.name + '.py').read())\n"
+        )
+        return Part("nursery", (sys.executable, "-c", text), level=0, nursery=True)
+
+    def forked(self, name: str, code: str = "time.sleep(600)") -> Part:
+        """As `part`, forked from the nursery; by its own command it tells `alone` at the end."""
+        part = self.part(name, "tell('alone'); " + code, forked=True)
+        program = self.part(name, "tell('forked'); " + code).command[2]
+        (self.folder / f"{name}.py").write_text(program)
+        return part
+
     def end(self) -> None:
         if self._process is None:
             return

@@ -48,7 +48,7 @@ class Supervisor:
         self._plan = plan
         self._say = say
         self._children = [Child(part) for part in plan.parts]
-        self._nursery = Nursery()
+        self._nursery = Nursery(plan.fork_grace)
         self._levels = sorted({part.level for part in plan.parts})
         self._signals = 0
         self._exit_code: int | None = None

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 from collections.abc import Mapping
 from typing import Protocol
 
 from sluice_cli.supervisor import processes
 
-#: Seconds in which the nursery must have forked; it does nothing else once it is ready.
-FORK_GRACE = 10.0
 #: Bytes of one message from the nursery.
 _ANSWER = 4096
 #: What the nursery says once it has imported everything.
@@ -68,9 +67,15 @@ class Adopted:
 
 
 class Nursery:
-    """The line to one nursery process after the other."""
+    """The line to one nursery process after the other.
 
-    def __init__(self) -> None:
+    Args:
+        grace: seconds that one gets to fork.
+
+    """
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
         self._line: socket.socket | None = None
         self.ready = False
 
@@ -89,7 +94,7 @@ class Nursery:
                 environ=clean_environment(os.environ),
                 keep=(theirs.fileno(),),
             )
-        ours.settimeout(FORK_GRACE)
+        ours.settimeout(0.0)
         self._line = ours
         return process
 
@@ -107,7 +112,7 @@ class Nursery:
         """Take note of its being ready, or gone."""
         for line in self.waits():
             with contextlib.suppress(BlockingIOError):
-                if line.recv(_ANSWER, socket.MSG_DONTWAIT) == READY:
+                if line.recv(_ANSWER) == READY:
                     self.ready = True
                 else:
                     self.close()
@@ -126,6 +131,8 @@ class Nursery:
             socket.send_fds(self._line, [name.encode()], [file])
         finally:
             os.close(file)
+        if not select.select([self._line], [], [], self._grace)[0]:
+            raise TimeoutError("the nursery does not answer")
         word, _, rest = self._line.recv(_ANSWER).decode().partition(" ")
         if word != "pid":
             raise OSError(rest or "the nursery ended")

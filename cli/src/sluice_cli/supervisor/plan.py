@@ -42,6 +42,8 @@ class Plan(NamedTuple):
     stop_grace: float = 15.0
     #: Seconds that a part with a socket gets to open it.
     start_grace: float = 20.0
+    #: Seconds that the nursery gets to fork; it does nothing else once it is ready.
+    fork_grace: float = 10.0
 
     def dumps(self) -> str:
         return json.dumps({**self._asdict(), "parts": [part._asdict() for part in self.parts]})

@@ -139,3 +139,7 @@ def _chatter(_request, emit):
 def _burst(request, emit):
     for number in range(request["count"]):
         emit({"number": number})
+
+
+def _names(_request, emit):
+    emit({"names": sorted(os.environ)})
