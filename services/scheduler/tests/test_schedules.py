@@ -147,7 +147,7 @@ def test_a_zone_that_is_gone_fails_visibly(engine, lease):
         assert schedules.get(c, schedule.id).next_at is None
 
 
-def test_firings_are_capped(engine, lease):
+def test_firings_are_capped(engine):
     schedule = plant(engine, every=60)
     with write(engine) as c:
         for n in range(schedules.KEPT_FIRINGS + 20):

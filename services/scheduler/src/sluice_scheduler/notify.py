@@ -51,11 +51,11 @@ def notifier(deps: StageDeps) -> StageWorker:
         ConfigError: EGRESS_ALLOW can't be read.
 
     """
-    guard = EgressGuard(allow=deps.settings.egress.allow)
+    courier = Courier(deps, EgressGuard(allow=deps.settings.egress.allow))
 
     def notify(job: str, epoch: int, traceparent: str | None = None) -> None:
         del traceparent
-        deliver(deps, guard, job, epoch)
+        courier.deliver(job, epoch)
 
     declare_actor(deps.broker, Actor.NOTIFY, notify)
     return StageWorker(
@@ -69,86 +69,99 @@ def notifier(deps: StageDeps) -> StageWorker:
     )
 
 
-def deliver(deps: StageDeps, guard: EgressGuard, job_id: str, epoch: int) -> None:
-    """Send one callback and store what came of it.
+@dataclass(frozen=True, slots=True)
+class Courier:
+    """Sends callbacks.
 
-    Raises:
-        StoreAwayError: nobody knows; the message comes again, and the receiver may be told twice.
+    Args:
+        deps: the stores and settings.
+        guard: judges the addresses.
+        timeouts: see `callback_http.post`.
 
     """
-    with read(deps.engine) as connection:
-        callback = callbacks.find(connection, job_id, epoch)
-    if callback is None or callback.outcome == "sent":
-        with write(deps.engine) as connection:
-            callbacks.drop_orders(connection, job_id, epoch)
-        return
-    if callback.outcome == "gave_up":
-        callback = _revived(deps, callback, epoch)
-    failure = _send(deps, guard, callback)
-    if failure is None:
-        with write(deps.engine) as connection:
-            callbacks.sent(connection, callback, now=deps.clock())
-        log.info("callback_sent", job=job_id, state=callback.state, tries=callback.tries + 1)
-        return
-    _store_failure(deps, callback, failure)
 
+    deps: StageDeps
+    guard: EgressGuard
+    timeouts: tuple[float, float, float] = callback_http.TIMEOUTS
 
-def _revived(deps: StageDeps, callback: Callback, epoch: int) -> Callback:
-    with write(deps.engine) as connection:
-        # The message may name the job as it is now, not as it was.
-        callbacks.drop_orders(connection, callback.job_id, epoch)
-        callbacks.revive(connection, callback, now=deps.clock())
-        found = callbacks.find(connection, callback.job_id, callback.epoch)
-    return found or callback
+    def deliver(self, job_id: str, epoch: int) -> None:
+        """Send one callback and store what came of it.
 
+        Raises:
+            StoreAwayError: nobody knows; the message comes again, the receiver may be told twice.
 
-def _send(deps: StageDeps, guard: EgressGuard, callback: Callback) -> _Failure | None:
-    body = json.dumps(callback.body, ensure_ascii=False).encode()
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": "Sluice",
-        ID_HEADER: callback_id(callback.job_id, callback.state),
-    }
-    secret = deps.settings.scheduler.callback_secret
-    if secret:
-        headers[SIGNATURE_HEADER] = signature(secret, body, deps.clock())
-    try:
-        answer = callback_http.post(
-            callback.url,
-            body,
-            headers,
-            guard=guard,
-            proxy=deps.settings.egress.egress_proxy or None,
+        """
+        with read(self.deps.engine) as connection:
+            callback = callbacks.find(connection, job_id, epoch)
+        if callback is None or callback.outcome == "sent":
+            with write(self.deps.engine) as connection:
+                callbacks.drop_orders(connection, job_id, epoch)
+            return
+        if callback.outcome == "gave_up":
+            callback = self._revived(callback, epoch)
+        failure = self._send(callback)
+        if failure is None:
+            with write(self.deps.engine) as connection:
+                callbacks.sent(connection, callback, now=self.deps.clock())
+            log.info("callback_sent", job=job_id, state=callback.state, tries=callback.tries + 1)
+            return
+        self._store_failure(callback, failure)
+
+    def _revived(self, callback: Callback, epoch: int) -> Callback:
+        with write(self.deps.engine) as connection:
+            # The message may name the job as it is now, not as it was.
+            callbacks.drop_orders(connection, callback.job_id, epoch)
+            callbacks.revive(connection, callback, now=self.deps.clock())
+            found = callbacks.find(connection, callback.job_id, callback.epoch)
+        return found or callback
+
+    def _send(self, callback: Callback) -> _Failure | None:
+        body = json.dumps(callback.body, ensure_ascii=False).encode()
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Sluice",
+            ID_HEADER: callback_id(callback.job_id, callback.state),
+        }
+        secret = self.deps.settings.scheduler.callback_secret
+        if secret:
+            headers[SIGNATURE_HEADER] = signature(secret, body, self.deps.clock())
+        try:
+            answer = callback_http.post(
+                callback.url,
+                body,
+                headers,
+                guard=self.guard,
+                proxy=self.deps.settings.egress.egress_proxy or None,
+                timeouts=self.timeouts,
+            )
+        except CallbackFailedError as exc:
+            return _Failure(str(exc), final=exc.blocked)
+        if answer.status // 100 == _TAKEN:
+            return None
+        return _Failure(
+            f"the receiver answered {answer.status}",
+            final=answer.status == _GONE,
+            retry_after=answer.retry_after,
         )
-    except CallbackFailedError as exc:
-        return _Failure(str(exc), final=exc.blocked)
-    if answer.status // 100 == _TAKEN:
-        return None
-    return _Failure(
-        f"the receiver answered {answer.status}",
-        final=answer.status == _GONE,
-        retry_after=answer.retry_after,
-    )
 
-
-def _store_failure(deps: StageDeps, callback: Callback, failure: _Failure) -> None:
-    now = deps.clock()
-    due_at = None
-    if not failure.final:
-        due_at = next_try(
+    def _store_failure(self, callback: Callback, failure: _Failure) -> None:
+        now = self.deps.clock()
+        due_at = None
+        if not failure.final:
+            due_at = next_try(
+                tries=callback.tries + 1,
+                ended_at=callback.created_at,
+                now=now,
+                rng=self.deps.rng,
+                retry_after=failure.retry_after,
+            )
+        with write(self.deps.engine) as connection:
+            callbacks.failed(connection, callback, failure.reason, due_at=due_at, now=now)
+        log.warning(
+            "callback_failed",
+            job=callback.job_id,
+            state=callback.state,
+            reason=failure.reason,
             tries=callback.tries + 1,
-            ended_at=callback.created_at,
-            now=now,
-            rng=deps.rng,
-            retry_after=failure.retry_after,
+            again_at=due_at,
         )
-    with write(deps.engine) as connection:
-        callbacks.failed(connection, callback, failure.reason, due_at=due_at, now=now)
-    log.warning(
-        "callback_failed",
-        job=callback.job_id,
-        state=callback.state,
-        reason=failure.reason,
-        tries=callback.tries + 1,
-        again_at=due_at,
-    )

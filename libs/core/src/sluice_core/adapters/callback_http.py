@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from sluice_core.adapters.egress import BlockedAddressError, EgressGuard
 
-#: Seconds to connect; to wait for each piece of the answer; for everything.
-CONNECT, READ, TOTAL = 5.0, 10.0, 20.0
+#: Seconds to connect, between pieces of the answer, for everything.
+TIMEOUTS = (5.0, 10.0, 20.0)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -42,7 +42,7 @@ def post(
     *,
     guard: EgressGuard,
     proxy: str | None = None,
-    timeouts: tuple[float, float, float] = (CONNECT, READ, TOTAL),
+    timeouts: tuple[float, float, float] = TIMEOUTS,
 ) -> Answer:
     """POST a body; whatever status comes back is an answer, a redirect too.
 
