@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from flask import Flask
+from flask.testing import FlaskClient
+
+from sluice_api.deps import Deps
+from sluice_core.adapters.db import runs
+from sluice_core.adapters.db.engine import write
+from sluice_core.domain import keys
+from sluice_core.domain.job import JobError
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.states import Status
+from sluice_testing import factories
+from sluice_testing.redis import RedisServer
+
+MakeApp = Callable[..., Flask]
+
+
+def queue(client: FlaskClient, name: str) -> dict[str, object]:
+    found: dict[str, dict[str, object]] = {
+        q["name"]: q for q in client.get("/v1/queues").get_json()["queues"]
+    }
+    return found[name]
+
+
+def test_queues_tell_what_waits_where(client: FlaskClient, deps: Deps, engine: sa.Engine) -> None:
+    client.post("/v1/jobs", json={"url": "https://media.example/1"})
+    assert deps.publisher.flush(5)
+    now = time.time()
+    with write(engine) as connection:
+        run = factories.run_at(connection, Actor.DOWNLOAD, now=now)
+        error = JobError("network", "transient", "x")
+        runs.retry_later(connection, run, error, due_at=now + 60, now=now)
+        factories.make_job(connection, now=now - 10)
+    parse, download = queue(client, "parse.default"), queue(client, "download.default")
+    assert (parse["waiting"], parse["due"], parse["delayed"]) == (1, 1, 0)
+    assert (download["waiting"], download["due"], download["delayed"]) == (0, 0, 1)
+    shown = client.get(f"/v1/jobs/{run.job.id}").get_json()
+    assert (shown["waiting_for"], shown["error"]["code"]) == ("retry", "network")
+    assert shown["retry_at"] is not None
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_workers_are_those_that_say_so(client: FlaskClient, deps: Deps) -> None:
+    said: dict[Any, Any] = {
+        "stage": "parse",
+        "since": time.time(),
+        "pid": 1,
+        "jobs": "A B",
+    }
+    deps.signals.hset(keys.worker("w1"), mapping=said)
+    (worker,) = client.get("/v1/workers").get_json()["workers"]
+    assert (worker["id"], worker["stage"], worker["jobs"]) == ("w1", "parse", ["A", "B"])
+    assert worker["since"].endswith("Z")
+    stats = client.get("/v1/stats").get_json()
+    assert stats["workers"] == {"parse": 1, "download": 0, "transcode": 0}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_failed_reading_is_no_zero(make_app: MakeApp, own_redis: RedisServer) -> None:
+    client = make_app(SLUICE_REDIS_URL=own_redis.url).test_client()
+    assert client.get("/readyz").status_code == 200
+    own_redis.kill9()
+    for path in ("/v1/queues", "/v1/workers"):
+        response = client.get(path)
+        assert response.status_code == 503
+        assert int(response.headers["Retry-After"]) > 0
+    stats = client.get("/v1/stats").get_json()
+    assert (stats["broker_reachable"], stats["workers"], stats["waiting"]) == (False, None, None)
+    ready = client.get("/readyz")
+    assert ready.status_code == 503
+    assert ready.get_json()["parts"]["database"] == "ok"
+    assert ready.get_json()["parts"]["redis"] != "ok"
+    assert client.get("/livez").status_code == 200
+
+
+def test_stats_count_jobs_by_state(client: FlaskClient, engine: sa.Engine) -> None:
+    with write(engine) as connection:
+        factories.make_job_in(connection, Status.SUCCESS, now=time.time())
+        factories.make_job(connection, now=time.time() - 10)
+    stats = client.get("/v1/stats").get_json()
+    assert (stats["jobs"]["SUCCESS"], stats["jobs"]["PENDING"], stats["jobs"]["FAILED"]) == (
+        1,
+        1,
+        0,
+    )
+    assert stats["outbox_pending"] == 1
+    assert stats["outbox_lag_seconds"] > 9
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_presets_have_words(client: FlaskClient) -> None:
+    answer = client.get("/v1/presets").get_json()
+    names = [p["name"] for p in answer["presets"]]
+    assert answer["default"] in names
+    assert {"best", "original", "720p", "audio-m4a", "audio-mp3"} <= set(names)
