@@ -80,10 +80,9 @@ def test_it_knows_only_what_it_was_told(worker):
 
 
 def test_it_holds_no_descriptor_of_the_worker(worker, scratch):
-    found = {path.name: str(path.readlink()) for path in _fds(worker.first["server"])}
     worker.ask(act="hello", text="")
-    worker.read()
-    # Null, null, stderr, the control socket, what it waits on, and its two pipes.
+    assert worker.read()
+    found = {path.name: str(path.readlink()) for path in _fds(worker.first["server"])}
     assert found["0"] == found["1"] == os.devnull
     assert not any(str(scratch) in target for target in found.values())
     ours = {str(path.readlink()) for path in _fds(worker.first["worker"])}
@@ -118,6 +117,8 @@ def test_it_is_ended_and_reaped_at_the_close(worker, wait_until):
 
 
 def test_it_is_shown_as_what_it_is(worker):
+    worker.ask(act="hello", text="")
+    assert worker.read()
     assert Path(f"/proc/{worker.first['server']}/comm").read_text() == "sluice-media\n"
     line = Path(f"/proc/{worker.first['server']}/cmdline").read_bytes()
     assert line.startswith(f"{sys.executable} -m sluice_core.runtime.children.forkserver".encode())
