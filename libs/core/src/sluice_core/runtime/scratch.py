@@ -18,7 +18,7 @@ from sluice_core.runtime.children.spec import LOCK_NAME
 
 log = structlog.get_logger(__name__)
 
-#: Folders looked at in one sweep.
+#: Jobs asked for in one query.
 BATCH = 500
 
 
@@ -74,12 +74,15 @@ def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
         StoreAwayError: nobody can tell now; nothing was removed.
 
     """
-    runs = folders(root, stage)[:BATCH]
-    if not runs:
-        return 0
-    with read(engine) as connection:
-        owners = sweeps.scratch_owners(connection, sorted({run.job_id for run in runs}))
-    newest = {run.job_id: max(r.epoch for r in runs if r.job_id == run.job_id) for run in runs}
+    runs = folders(root, stage)
+    newest: dict[str, int] = {}
+    for run in runs:
+        newest[run.job_id] = max(run.epoch, newest.get(run.job_id, run.epoch))
+    owners: dict[str, tuple[int, Status, bool]] = {}
+    job_ids = sorted(newest)
+    for start in range(0, len(job_ids), BATCH):
+        with read(engine) as connection:
+            owners |= sweeps.scratch_owners(connection, job_ids[start : start + BATCH])
     removed = 0
     for run in runs:
         folder = root / run.folder
