@@ -1,0 +1,50 @@
+"""`python -m tests.chaos`: exit status 0 when nothing got lost, doubled or left behind."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.run import Options, Run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds, after the faults")
+    parser.add_argument("--kills", type=int, default=5, help="of each failpoint, at least")
+    parser.add_argument("--keep", type=Path, help="where data and log go when it fails")
+    told = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    options = Options(told.database, told.seed, told.jobs, told.minutes, told.patience, told.kills)
+    # Short: a socket's path has to fit.
+    folder = Path(tempfile.mkdtemp(prefix="sluice-chaos-"))
+    fine = False
+    try:
+        say(f"chaos: {options}")
+        fine = Run(options, folder, say)()
+        say("all is well" if fine else "NOT WELL")
+    finally:
+        if not fine and told.keep is not None:
+            shutil.copytree(folder, told.keep, dirs_exist_ok=True, ignore=_no_sockets)
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0 if fine else 1
+
+
+def _no_sockets(_folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name.endswith(".sock")]
+
+
+def say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  # what it is for
+
+
+if __name__ == "__main__":
+    sys.exit(main())

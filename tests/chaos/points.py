@@ -1,0 +1,70 @@
+"""Named failpoints: which of them kill how often, and how often that was."""
+
+from __future__ import annotations
+
+import fcntl
+from collections import Counter
+from pathlib import Path
+
+from sluice_core.runtime.failpoints import NAMES
+
+#: Kills that each failpoint may do.
+MOST_KILLS = 8
+#: Name -> passes between two kills when there are 200 jobs.
+FAILPOINTS = {
+    "api.after_commit": 25,
+    "api.after_publish": 25,
+    "run.delivered": 60,
+    "run.claimed": 60,
+    "download.mid_fetch": 150,
+    "run.before_commit": 50,
+    "run.after_commit": 50,
+    "run.before_ack": 50,
+    "run.hand_back": 2,
+    "settle.counted": 3,
+}
+#: Reached only where storage outlives the machine, which a folder does not.
+NOT_HERE = {"download.mid_piece"}
+
+
+class Points:
+    """The rules of one run, and the log in which its processes count.
+
+    Args:
+        log: where they count.
+        share: of 200 jobs.
+
+    Raises:
+        LookupError: there is a failpoint that no run meets.
+
+    """
+
+    def __init__(self, log: Path, *, share: float) -> None:
+        unknown = set(NAMES) - set(FAILPOINTS) - NOT_HERE
+        if unknown:
+            raise LookupError(f"failpoints that no run meets: {sorted(unknown)}")
+        self.log = log
+        self._every = {name: max(1, round(n * share)) for name, n in FAILPOINTS.items()}
+
+    @property
+    def rules(self) -> str:
+        """For `SLUICE_FAILPOINTS`."""
+        return ",".join(f"{name}=kill*{MOST_KILLS}/{n}" for name, n in self._every.items())
+
+    def silence(self) -> Counter[str]:
+        """No pass kills from now on; returns the passes so far."""
+        with self.log.open("a+", encoding="utf-8") as log:
+            fcntl.flock(log, fcntl.LOCK_EX)
+            log.seek(0)
+            hits = Counter(log.read().split())
+            for name, every in self._every.items():
+                log.write(f"{name}\n" * (every * MOST_KILLS))
+        return hits
+
+    def kills(self, hits: Counter[str]) -> Counter[str]:
+        return Counter({n: min(MOST_KILLS, hits[n] // every) for n, every in self._every.items()})
+
+    def missed(self, hits: Counter[str], least: int) -> list[str]:
+        """Failpoints that did not kill so often."""
+        done = self.kills(hits)
+        return [f"{n}: {done[n]} in {hits[n]} passes" for n in FAILPOINTS if done[n] < least]

@@ -1,0 +1,229 @@
+"""One chaos run from start to verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import psutil
+import sqlalchemy as sa
+
+from sluice_core.adapters.db.engine import open_engine
+from sluice_core.domain.errors import StoreAwayError
+from sluice_testing.process import free_port
+from sluice_testing.site import SampleSite
+from sluice_testing.system import System
+from tests.chaos import links
+from tests.chaos.clients import Clients, Order, orders
+from tests.chaos.faults import Faults
+from tests.chaos.points import Points
+from tests.chaos.stores import Database, Redis, open_database
+from tests.chaos.verdict import PIECE, Picture, Verdict
+
+#: What a run sets, and why; printed with its result.
+SETTINGS = {
+    # Faults of stores count as tries; the jobs are not to blame.
+    "SLUICE_MAX_TRIES": "8",
+    # As do killed workers, which quarantine a job on purpose.
+    "SLUICE_LONE_LOSSES": "20",
+    # So that drains end in handing back, and silent servers are noticed within the run.
+    "SLUICE_DRAIN_GRACE": "1",
+    "SLUICE_DOWNLOAD_STALL_TIMEOUT": "10",
+    # Workers also retire by themselves.
+    "SLUICE_MAX_TASKS": "60",
+    # What failed jobs leave for a retry by hand must be gone in the end.
+    "SLUICE_RETENTION_PARTIAL": "5",
+}
+#: Seconds that sweepers get after the last job has ended.
+SWEEP = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to do."""
+
+    database: str
+    seed: int
+    jobs: int
+    minutes: float
+    #: Seconds from the last fault until every job must have ended.
+    patience: float
+    #: How often each failpoint must kill at least.
+    kills: int
+
+    @property
+    def seconds(self) -> float:
+        return self.minutes * 60
+
+
+class Run:
+    """Starts everything, breaks it, counts."""
+
+    def __init__(self, options: Options, folder: Path, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._data = folder / "data"
+        self._points = Points(folder / "hits", share=options.jobs / 200)
+        self._say = say
+        self._fine = True
+
+    def __call__(self) -> bool:
+        """Whether all went well."""
+        self._data.mkdir(parents=True)
+        with (
+            SampleSite(hosts=links.HOSTS) as site,
+            open_database(self._options.database, self._data) as database,
+        ):
+            site.prepare()
+            for path, rule in links.RULES.items():
+                site.control(path, **rule)
+            system = System(self._data, self._environment(site, database.url))
+            system.start()
+            faults = self._faults(system, site, database)
+            engine = open_engine(database.url, patience=30.0)
+            try:
+                self._break(system, site, faults, engine)
+            finally:
+                engine.dispose()
+                faults.seen.update(_family(system))
+                status = system.stop()
+            self._check("ended with status 0", [f"it ended with {status}"] if status else [])
+            self._check("no process left", _alive(faults.seen))
+        return self._fine
+
+    def _environment(self, site: SampleSite, url: str) -> dict[str, str]:
+        bases = [site.url("", host=number) for number in range(len(links.HOSTS))]
+        return {
+            **SETTINGS,
+            "SLUICE_EGRESS_ALLOW": ",".join(base.removeprefix("http://") for base in bases),
+            "SLUICE_DATABASE_URL": url,
+            "SLUICE_HTTP_PORT": str(free_port()),
+            "SLUICE_FAILPOINTS": self._points.rules,
+            "SLUICE_FAILPOINTS_LOG": str(self._points.log),
+        }
+
+    def _faults(self, system: System, site: SampleSite, database: Database) -> Faults:
+        seconds = self._options.seconds
+        return Faults(
+            system,
+            site,
+            database,
+            rng=Random(f"faults {self._options.seed}"),
+            longest=min(45.0, seconds / 4),
+            outage=min(20.0, seconds / 6),
+        )
+
+    def _break(self, system: System, site: SampleSite, faults: Faults, engine: sa.Engine) -> None:
+        options = self._options
+        rng = Random(f"links {options.seed}")
+        wanted = links.plan(options.jobs, rng)
+        urls = [site.url(link.path, host=rng.randrange(len(links.HOSTS))) for link in wanted]
+        todo = orders(wanted, urls, seconds=options.seconds * 0.8, rng=rng)
+        clients = Clients(system.url, todo)
+        clients.start()
+        try:
+            faults.run(options.seconds, self._say)
+            hits = self._points.silence()
+            last = time.monotonic()
+            clients.finish()
+            picture = self._settle(engine, last)
+        except BaseException:
+            clients.abort()
+            raise
+        self._check_all(picture, todo, site, faults)
+        self._check("clients got right answers", clients.wrong)
+        self._check(
+            f"each failpoint killed {options.kills} times", self._points.missed(hits, options.kills)
+        )
+        self._tell(picture, clients, faults, hits)
+
+    def _settle(self, engine: sa.Engine, last: float) -> Picture:
+        """Wait until all is over: first the jobs, then what sweepers have to do."""
+        picture = _until(engine, lambda p: not p.active(), last + self._options.patience)
+        seconds = time.monotonic() - last
+        self._say(f"{seconds:.0f} s after the last fault: {len(picture.active())} jobs active")
+        scratch = self._data / "scratch"
+        return _until(
+            engine,
+            lambda p: (
+                not (p.outbox or any(scratch.iterdir()) or any(j["sweep_at"] for j in p.jobs))
+            ),
+            time.monotonic() + SWEEP,
+        )
+
+    def _check_all(
+        self, picture: Picture, todo: list[Order], site: SampleSite, faults: Faults
+    ) -> None:
+        verdict = Verdict(picture, todo, site, self._data)
+        self._check("jobs end as they deserve", verdict.states())
+        self._check("nothing twice", verdict.doubles())
+        self._check("files right, once", verdict.files())
+        self._check("nothing left", verdict.leftovers())
+        self._check("Redis empty", Redis(self._data).left())
+        total, wrong = verdict.refetched()
+        if total > PIECE * max(1, faults.kills):
+            wrong.append("more than 16 MiB per kill in all")
+        self._check(f"fetched again: {total / 2**20:.1f} MiB in {faults.kills} kills", wrong)
+
+    def _check(self, name: str, found: Iterable[str]) -> None:
+        lines = list(found)
+        self._say(f"{'ok  ' if not lines else 'FAIL'}  {name}")
+        for line in lines[:20]:
+            self._say(f"        {line}")
+        self._fine = self._fine and not lines
+
+    def _tell(self, picture: Picture, clients: Clients, faults: Faults, hits: Counter[str]) -> None:
+        said = _events(self._data / "test.log")
+        dead = ("run_stale", "message_dropped", "worker_lost", "job_lost_alone", "run_crashed")
+        self._say(f"settings: {SETTINGS}")
+        self._say(f"faults: {dict(faults.counts)}")
+        self._say(f"failpoints (passes): {dict(hits)}")
+        self._say(f"failpoints (kills): {dict(self._points.kills(hits))}")
+        self._say(f"jobs: {dict(Counter(j['status'] for j in picture.jobs))}")
+        self._say(f"runs: {dict(Counter(r['outcome'] for r in picture.attempts))}")
+        self._say(f"errors: {dict(Counter(r['error_code'] for r in picture.attempts))}")
+        self._say(f"clients: {dict(clients.answers)}")
+        self._say(f"refused and noticed: { {name: said[name] for name in dead} }")
+        odd = {n: c for n, c in said.items() if n.endswith("_failed") or n.startswith("Traceback")}
+        self._say(f"unexpected words in the log: {odd}")
+
+
+def _until(engine: sa.Engine, done: Callable[[Picture], bool], deadline: float) -> Picture:
+    """The first picture that is as wanted, or the last one before the deadline."""
+    while True:
+        try:
+            picture = Picture.take(engine)
+            if done(picture) or time.monotonic() > deadline:
+                return picture
+        except StoreAwayError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(1.0)
+
+
+def _events(log: Path) -> Counter[str]:
+    """What was said how often."""
+    found: Counter[str] = Counter()
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                found[str(json.loads(line).get("event"))] += 1
+            except (ValueError, AttributeError):
+                found[line.strip()[:60]] += 1
+    return found
+
+
+def _family(system: System) -> list[psutil.Process]:
+    try:
+        return system.family()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _alive(seen: set[psutil.Process]) -> list[str]:
+    _, alive = psutil.wait_procs(list(seen), timeout=10)
+    return [f"process {process.pid} {process.name()}" for process in alive]
