@@ -149,6 +149,15 @@ def test_wrong_configuration_stops_everything_with_exit_2(running: Running) -> N
     ]
 
 
+def test_a_part_that_worked_before_is_started_again(running: Running) -> None:
+    """Its configuration was right; a store that is away comes back."""
+    running.start(running.part("parser", "time.sleep(0.6); sys.exit(2)"), proof=0.5)
+    until(lambda: len(running.told("parser")) >= 2, what="it runs again")
+    running.process.send_signal(signal.SIGTERM)
+    assert running.wait() == 0
+    assert not any("configuration" in line for line in running.lines())
+
+
 def test_the_next_level_waits_for_the_socket(running: Running) -> None:
     path = str(running.folder / "s")
     opens = (

@@ -17,7 +17,7 @@ from sluice_cli.supervisor.backoff import Backoff
 from sluice_cli.supervisor.nursery import Nursery, Process
 from sluice_cli.supervisor.plan import Part, Plan
 
-#: A part that ends so has been told something that no restart can mend.
+#: A part that ends so at its start has been told something that no restart can mend.
 WRONG_CONFIGURATION = 2
 #: Seconds between two questions whether the system is ready.
 PROBE_EVERY = 0.2
@@ -39,6 +39,8 @@ class Child:
         #: Monotonic time of the next start; None: not yet ordered.
         self.due: float | None = None
         self.backoff = Backoff()
+        #: Whether it ever ran for long: then what it misses now is a store, which may come back.
+        self.worked = False
 
 
 class Supervisor:
@@ -188,7 +190,8 @@ class Supervisor:
     def _ended(self, child: Child, code: int) -> None:
         if self._ending:
             return
-        if code == WRONG_CONFIGURATION:
+        child.worked = child.worked or time.monotonic() - child.since >= self._plan.proof
+        if code == WRONG_CONFIGURATION and not child.worked:
             self._give_up(f"{child.part.name} can't work with this configuration; stopping all")
             return
         self._plan_restart(child, code=code, why=f"ended ({processes.reason(code)})")

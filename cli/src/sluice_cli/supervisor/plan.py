@@ -44,6 +44,8 @@ class Plan(NamedTuple):
     start_grace: float = 20.0
     #: Seconds that the nursery gets to fork; it does nothing else once it is ready.
     fork_grace: float = 10.0
+    #: Seconds after which a part has shown that its configuration is right.
+    proof: float = 5.0
 
     def dumps(self) -> str:
         return json.dumps({**self._asdict(), "parts": [part._asdict() for part in self.parts]})
