@@ -13,7 +13,16 @@ from sluice_api.bodies import ApiRequest
 from sluice_api.deps import Deps, open_deps
 from sluice_api.models import Problem
 from sluice_api.problems import Code
-from sluice_api.routes import dead_letters, events, explain, files, jobs, system
+from sluice_api.routes import (
+    dead_letters,
+    events,
+    explain,
+    files,
+    jobs,
+    schedules,
+    subscriptions,
+    system,
+)
 from sluice_core.adapters.settings import Settings
 
 #: Under this name the application keeps its `Deps`.
@@ -41,7 +50,16 @@ def create_app(settings: Settings, deps: Deps | None = None) -> OpenAPI:
     problems.install(app)
     caller.install(app, deps)
     pages.install(app, deps)
-    for module in (jobs, files, events, system, dead_letters, explain):
+    for module in (
+        jobs,
+        files,
+        events,
+        system,
+        dead_letters,
+        explain,
+        schedules,
+        subscriptions,
+    ):
         app.register_api(module.build(deps))
     app.register_api(system.build_health(deps))
     app.extensions[EXTENSION] = deps

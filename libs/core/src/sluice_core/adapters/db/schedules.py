@@ -205,6 +205,16 @@ def is_running(connection: sa.Connection, schedule_id: str) -> bool:
     return connection.execute(active.limit(1)).first() is not None
 
 
+def checks_under_way(connection: sa.Connection, schedule_id: str) -> list[str]:
+    """Jobs that read the subscription's list now."""
+    query = sa.select(jobs.c.id).where(
+        jobs.c.schedule_id == schedule_id,
+        jobs.c.status.in_([s.value for s in ACTIVE]),
+        jobs.c.expansion_done.is_not(True),
+    )
+    return list(connection.execute(query).scalars())
+
+
 def last_firings(connection: sa.Connection, schedule_ids: Sequence[str]) -> dict[str, Firing]:
     """The newest firing of each schedule."""
     newest = (

@@ -61,14 +61,14 @@ def checked(connection: sa.Connection, subscription_id: str) -> None:
     )
 
 
-def count(connection: sa.Connection, subscription_id: str) -> int:
-    """How many entries are remembered."""
+def counts(connection: sa.Connection, subscription_ids: Collection[str]) -> dict[str, int]:
+    """How many entries are remembered of each."""
     query = (
-        sa.select(sa.func.count())
-        .select_from(subscription_entries)
-        .where(subscription_entries.c.schedule_id == subscription_id)
+        sa.select(subscription_entries.c.schedule_id, sa.func.count())
+        .where(subscription_entries.c.schedule_id.in_(subscription_ids))
+        .group_by(subscription_entries.c.schedule_id)
     )
-    return connection.execute(query).scalar_one()
+    return dict(connection.execute(query).tuples().all())
 
 
 def purge(connection: sa.Connection, *, older_than: float) -> int:
