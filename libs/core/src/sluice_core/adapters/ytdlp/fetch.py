@@ -15,7 +15,12 @@ from sluice_core.adapters.ytdlp.exchange import Exchange, StaleLinkError
 from sluice_core.adapters.ytdlp.extract import describe_media, find_media
 from sluice_core.adapters.ytdlp.fragments import ExactDashFD, ExactHlsFD
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params, fetch_params
-from sluice_core.adapters.ytdlp.progress import FragmentsChangedError, Progress, refuse_page
+from sluice_core.adapters.ytdlp.progress import (
+    FragmentsChangedError,
+    Progress,
+    block_size,
+    refuse_page,
+)
 from sluice_core.adapters.ytdlp.resume import PartialFile
 from sluice_core.adapters.ytdlp.ydl import Downloader, require_http
 from sluice_core.domain.errors import SluiceError
@@ -107,6 +112,7 @@ def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> N
         # Loads the cookies that came with the link, each for its own site.
         headers = ydl._calc_headers(fmt, load_cookies=True)  # noqa: SLF001  # as for a stored info
         downloader = kind(ydl, params)
+        downloader.best_block_size = block_size
         downloader.add_progress_hook(_progress(file, request, emit))
         try:
             ok, _ = downloader.download(str(file.dest), {**fmt, "http_headers": headers})

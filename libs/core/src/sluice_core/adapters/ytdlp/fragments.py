@@ -15,6 +15,7 @@ from yt_dlp.downloader.dash import DashSegmentsFD  # type: ignore[import-untyped
 from yt_dlp.downloader.fragment import FragmentFD  # type: ignore[import-untyped]
 from yt_dlp.downloader.hls import HlsFD  # type: ignore[import-untyped]
 
+from sluice_core.adapters.ytdlp.progress import block_size
 from sluice_core.adapters.ytdlp.resume import PART_BYTES, PartialFile, noted_length, write_whole
 
 
@@ -22,6 +23,7 @@ class _Exact(FragmentFD):  # type: ignore[misc]  # the package has no types
     def _prepare_frag_download(self, ctx: dict[str, Any]) -> None:
         mend(PartialFile(Path(ctx["filename"])))
         super()._prepare_frag_download(ctx)
+        ctx["dl"].best_block_size = block_size
 
     def _append_fragment(self, ctx: dict[str, Any], frag_content: bytes) -> None:
         length = ctx["dest_stream"].tell() + len(frag_content)

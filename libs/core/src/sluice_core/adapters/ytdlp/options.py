@@ -15,9 +15,8 @@ SOCKET_TIMEOUT = 20
 #: Tries of one request within a run; the job's own retries, with longer pauses, come after.
 RETRIES = 3
 
-#: The first block in bytes; nothing is told before it is whole. yt-dlp then takes as much as comes in
-#: a second, 4 MiB at most. From its own first block of 1 KiB it takes longer to get there; with one
-#: of 64 KiB a slow connection showed nothing for many seconds.
+#: The first block in bytes; nothing is told before it is whole, and one of 64 KiB hid a slow
+#: connection for seconds. `progress.block_size` sets the next ones.
 BLOCK = 8 * 1024
 
 #: Fragments fetched at once, when the request does not say.

@@ -14,10 +14,27 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines.
 INTERVAL = 0.25
+#: Bounds of one block in bytes.
+_LEAST_BLOCK = 1024
+_LARGEST_BLOCK = 4 * 1024 * 1024
 
 
 class FragmentsChangedError(Exception):
     """The manifest has another number of fragments than the one that the partial file came from."""
+
+
+def block_size(elapsed: float, received: int) -> int:
+    """How much to read next, in yt-dlp's signature: what comes between two lines.
+
+    Its own answer is what comes in a second, and nothing is told before a block is whole.
+
+    Args:
+        elapsed: seconds that the last block took.
+        received: its bytes.
+    """
+    fitting = received * INTERVAL / max(elapsed, 1e-6)
+    steady = min(max(fitting, received / 2), received * 2)
+    return int(min(max(steady, _LEAST_BLOCK), _LARGEST_BLOCK))
 
 
 class Progress:

@@ -1,0 +1,243 @@
+"""What people see of a download is what the site sent: within 2 s and 5 %."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from threading import Thread
+
+import pytest
+
+numbers = itertools.count(1)
+
+#: What was shown may be this old, in seconds, and this wrong, as a part of the whole.
+AGE, ERROR = 2.0, 0.05
+EVERY = 0.25
+#: Seconds that one look may take on a busy machine before it says nothing.
+SLOW_LOOK = 0.75
+TERMINAL = {"SUCCESS", "PARTIAL", "FAILED", "CANCELED"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A download of some seconds."""
+
+    link: str
+    #: Prefixes of what the site counts for it.
+    counted: tuple[str, ...]
+    throttle: int
+    #: Whether the site tells a size.
+    sized: bool = True
+    preset: str = "original"
+    #: Whether a percent can be told all along: of a later track nothing is known at first.
+    steady: bool = True
+
+
+SOURCES = {
+    "known": Source("/clips/900{n}/c.mp4?bytes=1500000", ("/clips/900{n}/",), 300_000),
+    "unknown": Source(
+        "/clips/800{n}/c.mp4?bytes=2000000&length=chunked",
+        ("/clips/800{n}/",),
+        300_000,
+        sized=False,
+    ),
+    "fragments": Source("/hls/many/40.m3u8?n={n}", ("/hls/ts/",), 60_000),
+    "tracks": Source(
+        "/hls/audio/master.m3u8?n={n}", ("/hls/audio/v",), 12_000, preset="best", steady=False
+    ),
+}
+
+
+class Counter:
+    """The site's own bytes since now."""
+
+    def __init__(self, world, prefixes):
+        self._world, self._prefixes = world, prefixes
+        self._before = self._sum()
+
+    def _sum(self):
+        return sum(
+            stats.bytes
+            for path, stats in self._world.all_stats().items()
+            if path.startswith(self._prefixes) and not path.endswith(".m3u8")
+        )
+
+    def __call__(self):
+        return self._sum() - self._before
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was shown between two moments, and what had been sent then."""
+
+    begun: float
+    ended: float
+    status: str
+    done: int
+    percent: float | None
+    total: int | None
+    speed: float | None
+    page_percent: int | None
+    page_words: str
+
+
+LOOK = """id => {
+  const card = document.querySelector(`.job[data-id="${id}"]`);
+  if (!card) return [null, ""];
+  const now = card.querySelector(".bar")?.getAttribute("aria-valuenow");
+  return [now == null ? null : Number(now), card.querySelector(".facts").textContent,
+          card.dataset.status];
+}"""
+
+
+def watch_lines(system, job_id, lines):
+    """The command's own words, with the moment of each."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sluice_cli", "watch", "--url", system.url, job_id],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+
+    def read():
+        for line in process.stdout:
+            lines.append((time.monotonic(), line.strip()))
+
+    thread = Thread(target=read)
+    thread.start()
+    return process, thread
+
+
+def observe(system, page, job_id, sent):
+    """Look at everything every 0.25 s until the download has ended."""
+    book, looks = [], []
+    while not looks or looks[-1].status in ("PENDING", "PARSING", "DOWNLOADING"):
+        begun = time.monotonic()
+        book.append((begun, sent()))
+        job = system.job(job_id)
+        percent, words, *_ = page.evaluate(LOOK, job_id)
+        figures = job["progress"]
+        ended = time.monotonic()
+        book.append((ended, sent()))
+        looks.append(
+            Look(
+                begun,
+                ended,
+                job["status"],
+                figures["bytes"] or 0 if job["status"] == "DOWNLOADING" else 0,
+                figures["percent"],
+                figures["total_bytes"],
+                figures["bytes_per_second"],
+                percent,
+                words,
+            )
+        )
+        assert len(looks) < 400, "it never ends"
+        time.sleep(max(0.0, EVERY - (time.monotonic() - begun)))
+    return book, looks
+
+
+def sent_at(book, moment, *, after):
+    """Bytes that had certainly been sent by then (or, `after`: that may have been)."""
+    if after:
+        return next((n for at, n in book if at >= moment), book[-1][1])
+    return next((n for at, n in reversed(book) if at <= moment), 0)
+
+
+def assert_true(book, begun, ended, shown, whole):
+    """Some moment of the last 2 s fits what was shown, within 5 % of the whole."""
+    least = sent_at(book, begun - AGE, after=False) - ERROR * whole
+    most = sent_at(book, ended, after=True) + ERROR * whole
+    assert least <= shown <= most, f"{shown} was shown, {least:.0f} to {most:.0f} had been sent"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_page_command_and_api_tell_what_the_site_sent(page, world, system, name):
+    source, number = SOURCES[name], str(next(numbers))
+    prefixes = tuple(prefix.format(n=number) for prefix in source.counted)
+    for prefix in prefixes:
+        world.control(f"{prefix}*", throttle=source.throttle)
+    try:
+        sent = Counter(world, prefixes)
+        link = world.url(source.link.format(n=number))
+        job = system.submit(link, preset=source.preset, force=True)
+        lines = []
+        process, thread = watch_lines(system, job["id"], lines)
+        book, looks = observe(system, page, job["id"], sent)
+        [ended] = system.wait([job["id"]])
+        process.wait(30)
+        thread.join(30)
+        process.stdout.close()
+    finally:
+        for prefix in prefixes:
+            world.control(f"{prefix}*")
+    assert ended["status"] == "SUCCESS", ended["error"]
+    whole = sent()
+    running = [look for look in looks if look.status == "DOWNLOADING"]
+    assert running[-1].ended - running[0].begun > 2 * AGE, "too quick to tell anything"
+    assert any(look.speed for look in running)
+
+    for look in looks:
+        if look.status in ("PENDING", "PARSING", "DOWNLOADING") and not is_slow(look):
+            assert_true(book, look.begun, look.ended, look.done, whole)
+    percents = [look.percent for look in running if look.percent is not None]
+    assert percents == sorted(percents)
+    if source.sized:
+        told = assert_percent(book, looks, lines, whole)
+        assert told > AGE / EVERY or not source.steady
+    else:
+        assert percents == []
+        assert {look.total for look in running} == {None}
+        assert {look.page_percent for look in running} == {None}
+        assert any(re.search(r"\d (kB|MB)", look.page_words) for look in running)
+
+
+def is_slow(look):
+    return look.ended - look.begun > SLOW_LOOK
+
+
+def assert_percent(book, looks, lines, whole):
+    """Percents of API, page and command; returns how often the page told one."""
+    told = 0
+    for look in looks:
+        if look.status != "DOWNLOADING" or is_slow(look):
+            continue
+        if look.percent is not None:
+            assert_true(book, look.begun, look.ended, look.percent * whole / 100, whole)
+        if look.page_percent is not None and "downloading" in look.page_words:
+            assert_true(book, look.begun, look.ended, look.page_percent * whole / 100, whole)
+            told += 1
+    shown = [
+        (at, int(m[1])) for at, text in lines if (m := re.search(r"downloading (\d+) %", text))
+    ]
+    assert shown, lines
+    for at, percent in shown:
+        assert_true(book, at, at, percent * whole / 100, whole)
+    return told
+
+
+def version(system, job_id):
+    """Writes of the job's row."""
+    with sqlite3.connect(f"file:{system.data}/sluice.db?mode=ro", uri=True) as connection:
+        [(found,)] = connection.execute("select version from jobs where id = ?", [job_id])
+    connection.close()
+    return found
+
+
+def test_800_fragments_cause_few_writes(world, system):
+    world.control("/hls/ts/*", latency=0.01)
+    try:
+        job = system.submit(world.url(f"/hls/many/800.m3u8?n={next(numbers)}"), preset="original")
+        [ended] = system.wait([job["id"]], timeout=120)
+    finally:
+        world.control("/hls/ts/*")
+    assert ended["status"] == "SUCCESS", ended["error"]
+    # Beside progress, a job of three stages is written some ten times: claims, ends, its title.
+    assert 20 < version(system, job["id"]) <= 60 + 12
