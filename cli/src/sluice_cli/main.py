@@ -24,6 +24,7 @@ _COMMANDS = {
     "queues": "operate:queues",
     "workers": "operate:workers",
     "dead-letters": "letters:dead_letters",
+    "schedules": "schedules:schedules",
     "doctor": "doctor:doctor",
     "keys": "admin:keys",
     "migrate": "admin:migrate",

@@ -87,8 +87,11 @@ class Api:
         """`cancel` or `retry`."""
         return self._call("POST", f"v1/jobs/{quote(job_id, safe='')}/{what}")
 
-    def post(self, path: str) -> Any:
-        return self._call("POST", path)
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._call("POST", path, body=body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._call("PATCH", path, body=body)
 
     def remove(self, path: str) -> None:
         self._call("DELETE", path)
@@ -135,8 +138,16 @@ class Api:
                 _raise_for(response)
             yield response
 
-    def _call(self, method: str, path: str, *, params: Mapping[str, Any] | None = None) -> Any:
-        response = self._send(method, path, params=dict(params) if params else None)
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        sent = {} if body is None else {"json": dict(body)}
+        response = self._send(method, path, params=dict(params) if params else None, **sent)
         return _decoded(response) if response.content else None
 
     def _send(

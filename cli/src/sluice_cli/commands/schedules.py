@@ -1,0 +1,168 @@
+"""`sluice schedules`: what happens again and again, subscriptions included."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from sluice_cli.client.api import Api
+from sluice_cli.commands.server import connect, server_options
+from sluice_cli.table import print_json, print_rows
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def schedules(ctx: click.Context) -> None:
+    """Jobs, subscriptions and built-in tasks that come again and again."""
+    if ctx.invoked_subcommand is None:
+        # Parsed as if it was written out, so that variables of the environment count too.
+        with list_.make_context("list", [], parent=ctx) as listing:
+            list_.invoke(listing)
+
+
+@schedules.command("list")
+@_json
+@server_options
+def list_(server: str | None, api_key: str | None, *, as_json: bool) -> None:
+    """List them all with their next firing."""
+    with connect(server, api_key) as api:
+        found = _all(api)
+    if as_json:
+        for schedule in found:
+            print_json(schedule)
+        return
+    rows = ([s["id"], s["name"], s["kind"], _when(s), _next(s), _last(s)] for s in found)
+    print_rows(rows, head=("ID", "NAME", "KIND", "WHEN", "NEXT", "LAST"))
+
+
+@schedules.command()
+@click.argument("schedule_id", metavar="ID")
+@_json
+@server_options
+def show(schedule_id: str, server: str | None, api_key: str | None, *, as_json: bool) -> None:
+    """Show the next three firings of one, in its zone and in UTC, and what came of the last."""
+    with connect(server, api_key) as api:
+        schedule = api.get(_path(api, schedule_id))
+        firings = api.get(f"v1/schedules/{quote(schedule_id, safe='')}/firings")["firings"]
+    if as_json:
+        print_json({**schedule, "firings": firings})
+        return
+    click.echo(f"{schedule['name']} ({schedule['kind']}), {_when(schedule)}")
+    for moment in schedule["next"]:
+        click.echo(f"next  {moment['local']}  {moment['utc']}")
+    for firing in firings[:10]:
+        words = firing["message"] or ""
+        click.echo(f"{firing['outcome'] or 'runs':8} {firing['planned_at']}  {words}")
+
+
+@schedules.command()
+@click.argument("name")
+@click.argument("url", metavar="LINK")
+@click.option("--cron", help="Minute, hour, day of month, month, day of week.")
+@click.option("--timezone", help="Zone of the cron expression, e.g. Europe/Berlin.")
+@click.option("--every", type=click.FloatRange(min=1), help="Seconds, instead of cron.")
+@click.option("--preset", default="best", show_default=True)
+@click.option("--subscribe", is_flag=True, help="Only what is new in the list becomes jobs.")
+@click.option("--backfill", is_flag=True, help="With --subscribe: what is there now too.")
+@server_options
+def add(
+    *,
+    name: str,
+    url: str,
+    cron: str | None,
+    timezone: str | None,
+    every: float | None,
+    preset: str,
+    subscribe: bool,
+    backfill: bool,
+    server: str | None,
+    api_key: str | None,
+) -> None:
+    """Submit a link again and again, or subscribe to a channel, playlist or feed."""
+    when = {"cron": cron, "timezone": timezone, "every_seconds": every}
+    body: dict[str, Any] = {k: v for k, v in when.items() if v is not None}
+    body["name"] = name
+    job = {"url": url, "preset": preset}
+    body |= {**job, "backfill": backfill} if subscribe else {"job": job}
+    with connect(server, api_key) as api:
+        made = api.post(f"v1/{'subscriptions' if subscribe else 'schedules'}", body)
+    click.echo(f"{made['id']} added, next {_next(made)}")
+
+
+@schedules.command()
+@click.argument("schedule_id", metavar="ID")
+@click.option("--cron", help="Minute, hour, day of month, month, day of week.")
+@click.option("--timezone", help="Zone of the cron expression.")
+@click.option("--every", type=click.FloatRange(min=1), help="Seconds, instead of cron.")
+@click.option("--enable/--disable", "enabled", default=None, help="Let it rest, or not.")
+@server_options
+def change(
+    *,
+    schedule_id: str,
+    cron: str | None,
+    timezone: str | None,
+    every: float | None,
+    enabled: bool | None,
+    server: str | None,
+    api_key: str | None,
+) -> None:
+    """Change when one fires; counts from now on."""
+    said = {"cron": cron, "timezone": timezone, "every_seconds": every, "enabled": enabled}
+    with connect(server, api_key) as api:
+        body = {k: v for k, v in said.items() if v is not None}
+        changed = api.patch(_path(api, schedule_id), body)
+    click.echo(f"{schedule_id} changed, next {_next(changed)}")
+
+
+@schedules.command()
+@click.argument("schedule_ids", metavar="ID...", nargs=-1, required=True)
+@server_options
+def run(schedule_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+    """Fire now."""
+    with connect(server, api_key) as api:
+        for schedule_id in schedule_ids:
+            api.post(f"v1/schedules/{quote(schedule_id, safe='')}/run")
+            click.echo(f"{schedule_id} fires")
+
+
+@schedules.command()
+@click.argument("schedule_ids", metavar="ID...", nargs=-1, required=True)
+@server_options
+def remove(schedule_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+    """Delete schedules or end subscriptions; their jobs stay."""
+    with connect(server, api_key) as api:
+        for schedule_id in schedule_ids:
+            api.remove(_path(api, schedule_id))
+            click.echo(f"{schedule_id} removed")
+
+
+def _all(api: Api) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get("v1/schedules")["schedules"]
+    return found + list(api.get("v1/subscriptions")["subscriptions"])
+
+
+def _path(api: Api, schedule_id: str) -> str:
+    """People name both by id alone."""
+    subscribed = {s["id"] for s in api.get("v1/subscriptions")["subscriptions"]}
+    kind = "subscriptions" if schedule_id in subscribed else "schedules"
+    return f"v1/{kind}/{quote(schedule_id, safe='')}"
+
+
+def _when(schedule: dict[str, Any]) -> str:
+    if schedule["cron"] is not None:
+        return f"{schedule['cron']} {schedule['timezone']}"
+    return f"every {schedule['every_seconds']:g} s"
+
+
+def _next(schedule: dict[str, Any]) -> str:
+    moments = schedule["next"]
+    return str(moments[0]["local"]) if moments else "-"
+
+
+def _last(schedule: dict[str, Any]) -> str:
+    last = schedule["last"]
+    return "-" if last is None else str(last["outcome"] or "runs")
