@@ -13,6 +13,7 @@ from sluice_core.adapters import settings
 from sluice_core.adapters.db import jobs, runs
 from sluice_core.adapters.db.dead_letters import list_page
 from sluice_core.adapters.db.engine import read, write
+from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.job import Artifact, Job
 from sluice_core.domain.lanes import Actor
@@ -93,7 +94,9 @@ class Rig:
         with read(self.engine) as c:
             row = next_order(c, job.id)
         deps = next(iter(self._deps.values()), None) or self.deps()
-        publish_now(deps.broker, [_order(row)], now=time.time())
+        # As the relay does once it is due.
+        order = OutboxRow(row.id, row.job_id, Actor(row.actor), row.queue, row.epoch, due_at=0.0)
+        publish_now(deps.broker, [order], now=time.time())
 
     def run(self, handle: Handler, message: runs.Message, stage: Actor = Actor.DOWNLOAD) -> None:
         run_stage(self.deps(stage), handle, message)
@@ -119,12 +122,6 @@ class Rig:
     def keys(self, job: Job) -> list[str]:
         found = [*self.storage.keys(f"work/{job.id}/"), *self.storage.keys(f"files/{job.id}/")]
         return sorted(found)
-
-
-def _order(row: Any) -> Any:
-    from sluice_core.adapters.db.outbox import OutboxRow  # noqa: PLC0415  # one use
-
-    return OutboxRow(row.id, row.job_id, Actor(row.actor), row.queue, row.epoch, row.due_at)
 
 
 def put(run: Run, name: str = "film.mp4", *, final: bool = False) -> Artifact:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import runs
+from sluice_core.adapters.db import runs, sweeps
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.ids import new_id
+from sluice_core.domain.job import JobError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import RunId
 from sluice_core.domain.states import Status
@@ -104,6 +105,22 @@ class TestSweep:
         newest = folder(tmp_path, run.job.id, run.job.epoch)
         assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 1
         assert (old.exists(), newest.exists()) == (False, True)
+
+    def test_partial_work_of_a_failed_job_stays_until_its_time_is_over(
+        self, engine: sa.Engine, tmp_path: Path
+    ) -> None:
+        error = JobError("forbidden", "manual", "no")
+        with write(engine) as c:
+            run = run_at(c, Actor.DOWNLOAD)
+            runs.fail(c, run, error, dead=False, sweep_at=NOW + 60, now=NOW)
+        partial = folder(tmp_path, run.job.id, run.job.epoch)
+        assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 0
+        with write(engine) as c:
+            swept = sweeps.begin(c, run.job.id, now=NOW + 60)
+            assert swept is not None
+            sweeps.done(c, swept)
+        assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 1
+        assert not partial.exists()
 
     def test_more_than_one_batch(
         self, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

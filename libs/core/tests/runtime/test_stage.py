@@ -324,7 +324,8 @@ def test_unreadable_and_unknown_messages_become_letters_and_the_worker_goes_on(r
     ]
 
 
-def test_a_clock_ten_minutes_ahead_runs_nothing_twice(rig, wait_for):
+def test_a_clock_ten_minutes_ahead_runs_nothing_twice(new_rig, engine, redis_url, wait_for):
+    rig = new_rig(engine, redis_url, SLUICE_HOST_CONCURRENCY="0")
     began, end = [], Event()
 
     def handle(run):

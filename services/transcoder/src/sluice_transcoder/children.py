@@ -226,8 +226,10 @@ def stop_error(reason: str) -> Exception:
             return CanceledRunError("canceled while converting")
         case EndReason.STALE:
             return StaleRunError("another run owns the job")
-        case EndReason.DEADLINE:
+        case EndReason.DEADLINE | EndReason.HARD_LIMIT:
             return SluiceError("converting took longer than allowed", code="hard_time_limit")
+        case EndReason.SOFT_LIMIT:
+            return SluiceError("converting took longer than allowed", code="timeout")
         case EndReason.STALLED:
             return SluiceError("the converter made no progress", code="stalled")
         case _:

@@ -67,7 +67,7 @@ def handle(
             place=Workplace(
                 scratch=run.scratch,
                 stop=run.stop,
-                deadline_s=run.deps.limits.hard_time_limit,
+                deadline_s=run.hard_left(),
                 stall_s=run.deps.limits.stall_timeout,
                 server=server,
                 on_start=run.on_child,

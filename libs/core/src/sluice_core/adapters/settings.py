@@ -95,6 +95,8 @@ class EgressSettings(_Group):
     egress_proxy: str = ""
     #: Bytes per second per download; 0 is no cap.
     rate_limit: int = Field(0, ge=0)
+    #: Downloads at once from one remote host, over all workers; 0 is no limit.
+    host_concurrency: int = Field(4, ge=0)
 
     @property
     def allow(self) -> tuple[str, ...]:
@@ -154,8 +156,10 @@ class StageSettings(BaseModel):
     stall_timeout: float = Field(gt=0)
     #: Seconds after which a run ends cleanly; None is no limit.
     soft_time_limit: float | None = Field(default=None, gt=0)
-    #: Seconds after which a run's child is killed; None is no limit.
+    #: Seconds after which a run is killed; 60 above the soft limit where only that is set.
     hard_time_limit: float | None = Field(default=None, gt=0)
+    #: Seconds that each second of media adds to both limits.
+    time_limit_per_second: float = Field(default=0.0, ge=0)
     #: Seconds that a stopping worker gives its runs to finish; then they hand back.
     drain_grace: float = Field(default=10.0, ge=0)
     #: Losses of a process in which a suspect job runs alone, after which it is put aside.
@@ -183,7 +187,13 @@ _STAGE_DEFAULTS: dict[Actor, dict[str, Any]] = {
         "hard_time_limit": 300.0,
     },
     Actor.DOWNLOAD: {"concurrency": 4, "stall_timeout": 30.0},
-    Actor.TRANSCODE: {"concurrency": max(1, _CORES), "stall_timeout": 120.0},
+    Actor.TRANSCODE: {
+        "concurrency": max(1, _CORES),
+        "stall_timeout": 120.0,
+        "soft_time_limit": 1800.0,
+        # The slowest honest encode is far faster than this; a hung one is a stall long before.
+        "time_limit_per_second": 60.0,
+    },
 }
 
 

@@ -27,3 +27,13 @@ def worker(worker_id: str) -> str:
 def host_slots(host: str) -> str:
     """Who holds a connection slot to one remote host, as a sorted set by expiry."""
     return f"{PREFIX}host:{host}"
+
+
+def host_pause(host: str) -> str:
+    """There while one remote host wants no visitors; expires by itself."""
+    return f"{PREFIX}host:{host}:pause"
+
+
+def host_crowd(host: str) -> str:
+    """Who waits for a slot to one remote host, as a sorted set by expiry."""
+    return f"{PREFIX}host:{host}:crowd"

@@ -91,7 +91,7 @@ def call(
         ),
         on_line=on_line,
         stop=run.stop,
-        deadline_s=limits.hard_time_limit,
+        deadline_s=run.hard_left(),
         stall_s=limits.stall_timeout,
         marker=marker,
         on_start=run.on_child,

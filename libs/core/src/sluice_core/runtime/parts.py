@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -24,10 +25,13 @@ from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayErr
 from sluice_core.domain.keys import worker as worker_key
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import SluiceBroker
+from sluice_core.runtime.broker.middleware.idempotency import IdempotencyLock
 from sluice_core.runtime.broker.middleware.log_context import LogContext
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
 from sluice_core.runtime.broker.middleware.time_limit import final_guard
 from sluice_core.runtime.failpoints import Failpoints
+from sluice_core.runtime.hosts import HostGate
+from sluice_core.runtime.locks import RunLocks
 from sluice_core.runtime.run import StageDeps
 from sluice_core.runtime.running import Running
 
@@ -81,12 +85,28 @@ def make_deps(
     broker_client = redis.connect_broker(url)
     stack.callback(broker_client.close)
     worker_id = f"{socket.gethostname()}-{stage.value}-{os.getpid()}-{new_id()[-6:]}"
+    locks = RunLocks(signals, stage)
+    rng = random.Random()  # noqa: S311  # jitter is no secret
+    hosts = HostGate(signals, limit=loaded.egress.host_concurrency, rng=rng)
     broker = SluiceBroker(
         broker_client,
-        middleware=[LogContext(), DrainNotice(drain), CurrentMessage(), final_guard()],
+        # Time limit last: its exception must not land in another hook.
+        middleware=[
+            LogContext(),
+            IdempotencyLock(locks),
+            DrainNotice(drain),
+            CurrentMessage(),
+            final_guard(),
+        ],
     )
     presence = _Presence(signals, stage, worker_id)
-    running = Running(engine, on_beat=lambda: presence.show(running.jobs()))
+
+    def tell_redis() -> None:
+        presence.show(running.jobs())
+        locks.renew(running.jobs())
+        hosts.renew()
+
+    running = Running(engine, on_beat=tell_redis)
     return StageDeps(
         stage=stage,
         settings=loaded,
@@ -95,9 +115,12 @@ def make_deps(
         broker=broker,
         signals=signals,
         running=running,
+        locks=locks,
+        hosts=hosts,
         failpoints=Failpoints(loaded.log.failpoints, loaded.log.failpoints_log),
         worker_id=worker_id,
         drain=drain,
+        rng=rng,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, TypeVar
@@ -29,11 +30,15 @@ from sluice_core.domain.errors import (
 )
 from sluice_core.domain.job import Artifact, Job, Progress
 from sluice_core.domain.lanes import Actor
+from sluice_core.domain.limits import time_limits
 from sluice_core.domain.paths import RunId
 from sluice_core.domain.progress import Durable, ProgressGate
 from sluice_core.runtime.broker import SluiceBroker
-from sluice_core.runtime.children import EndReason
+from sluice_core.runtime.children import EndReason, is_alive
+from sluice_core.runtime.children.launch import kill_group
 from sluice_core.runtime.failpoints import Failpoints
+from sluice_core.runtime.hosts import HostGate
+from sluice_core.runtime.locks import RunLocks
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.running import Running
 
@@ -86,6 +91,8 @@ class StageDeps:
     #: Client of the `sluice:` keys.
     signals: redis.Redis
     running: Running
+    locks: RunLocks
+    hosts: HostGate
     failpoints: Failpoints
     worker_id: str
     #: Set when runs are to hand back.
@@ -113,16 +120,30 @@ class Run:
         self.scratch = deps.settings.store.scratch_dir / self.id.folder
         self._gate = ProgressGate()
         self._durable = Durable(deps.stage)
-        self._soft_deadline = _soft_deadline(deps.limits)
+        self._child: tuple[int, int] | None = None
+        limits = time_limits(
+            deps.limits.soft_time_limit,
+            deps.limits.hard_time_limit,
+            per_second=deps.limits.time_limit_per_second,
+            duration=claim.job.duration,
+        )
+        now = time.monotonic()
+        self._soft_at = now + (limits.soft or float("inf"))
+        self.hard_at = now + (limits.hard or float("inf"))
 
     def stop(self) -> str | None:
         """Why to stop now, as `EndReason`; None to go on. Cheap; never waits."""
         reason = self.deps.running.reason(self.claim.attempt_id)
         if reason is None and self.deps.drain.is_set():
             return EndReason.DRAINED
-        if reason is None and time.monotonic() > self._soft_deadline:
-            return EndReason.DEADLINE
+        if reason is None and time.monotonic() > self._soft_at:
+            return EndReason.SOFT_LIMIT
         return reason
+
+    def hard_left(self) -> float | None:
+        """Seconds until the hard limit: the deadline of a child that starts now."""
+        left = self.hard_at - time.monotonic()
+        return None if left == float("inf") else max(0.0, left)
 
     def raise_for(self, reason: str) -> None:
         """Turn a child's `EndReason` into the exception that ends this run."""
@@ -134,8 +155,10 @@ class Run:
             raise HandBackError
         if reason == EndReason.STALLED:
             raise SluiceError(code="stalled")
-        if reason == EndReason.DEADLINE:
+        if reason == EndReason.SOFT_LIMIT:
             raise SluiceError("the stage took longer than its time limit", code="timeout")
+        if reason in (EndReason.DEADLINE, EndReason.HARD_LIMIT):
+            raise SluiceError(code="hard_time_limit")
 
     def check(self) -> None:
         """Raise when the run must stop; for handlers between their steps."""
@@ -183,8 +206,15 @@ class Run:
         publish_now(self.deps.broker, rows, now=now)
         tell(self.deps, self.job, "job")
 
+    def kill_child(self) -> None:
+        """End the media child by force, from any thread, if there is one."""
+        child = self._child
+        if child is not None and is_alive(*child):
+            kill_group(child[0])
+
     def on_child(self, pid: int, started: int) -> None:
         """Remember the media child, so that a later run can prove it gone."""
+        self._child = (pid, started)
         try:
             with write(self.deps.engine) as connection:
                 runs.record_child(connection, self.claim.attempt_id, pid, started)
@@ -193,8 +223,18 @@ class Run:
             self.deps.running.note_store(away=True)
 
 
-def stored(deps: StageDeps, work: Callable[[sa.Connection], _R]) -> _R:
+def stored(
+    deps: StageDeps,
+    work: Callable[[sa.Connection], _R],
+    *,
+    begin: Callable[[sa.Engine], AbstractContextManager[sa.Connection]] = write,
+) -> _R:
     """Run a transaction; while the database is away wait for it, unless this process stops.
+
+    Args:
+        deps: of this process.
+        work: what to do in it; may be called several times.
+        begin: `read` where nothing is written.
 
     Raises:
         StoreAwayError: the process stops, and the database was still away a moment later.
@@ -203,7 +243,7 @@ def stored(deps: StageDeps, work: Callable[[sa.Connection], _R]) -> _R:
     left = STORE_LAST_PATIENCE
     while True:
         try:
-            with write(deps.engine) as connection:
+            with begin(deps.engine) as connection:
                 return work(connection)
         except StoreAwayError:
             deps.running.note_store(away=True)
@@ -220,9 +260,3 @@ def tell(deps: StageDeps, job: Job, kind: str) -> None:
         events.emit(deps.signals, events.event_of(job, kind))
     except BrokerAwayError as exc:
         log.debug("event_lost", job=job.id, error=str(exc))
-
-
-def _soft_deadline(limits: StageSettings) -> float:
-    if limits.soft_time_limit is None:
-        return float("inf")
-    return time.monotonic() + limits.soft_time_limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ import structlog
 
 from sluice_core.adapters.db import runs
 from sluice_core.adapters.db.engine import read, write
-from sluice_core.domain.errors import StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
 from sluice_core.domain.states import Status
 from sluice_core.runtime.children import EndReason
 
@@ -21,41 +22,84 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY = 0.7
 #: Seconds between beats.
 BEAT_EVERY = 3.0
+#: Seconds beyond its hard limit after which a run that nothing ends makes this process unfit.
+STUCK_AFTER = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    job_id: str
+    epoch: int
+    #: Monotonic time at which the run is killed.
+    hard_at: float
+    #: Called at each look from then on, with the seconds that have passed since.
+    on_hard: Callable[[float], None]
 
 
 class Running:
-    """Registry of this process' runs, with the thread that watches over them.
+    """Registry of this process' runs, with the threads that watch over them.
 
-    The thread raises the beat of each open attempt, and compares each run's epoch with the
+    One thread raises the beat of each open attempt, and compares each run's epoch with the
     database: a job that was canceled, deleted or given to another run stops here, with Redis or
-    without it. While the database is away it says so through `store_away`.
+    without it. While the database is away it says so through `store_away`. Another thread tells
+    Redis, so that a silent Redis delays no cancel.
+
+    Args:
+        engine: the database.
+        on_beat: what else is to be told every 3 s; may raise `BrokerAwayError`.
+
     """
 
     def __init__(self, engine: sa.Engine, *, on_beat: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
         self._on_beat = on_beat
         self._lock = Lock()
-        self._runs: dict[str, tuple[str, int]] = {}
+        self._runs: dict[str, _Entry] = {}
         self._reasons: dict[str, str] = {}
         self._wake = Event()
-        self._stopping = False
-        self._thread = Thread(target=self._watch, name="running", daemon=True)
+        self._stopping = Event()
+        self._threads = [
+            Thread(target=self._watch, name="running", daemon=True),
+            Thread(target=self._tell, name="running-signals", daemon=True),
+        ]
         self._away_since: float | None = None
         self._last_look = time.monotonic()
         self._next_beat = 0.0
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
-        self._stopping = True
+        """End the threads."""
+        self._stopping.set()
         self._wake.set()
-        self._thread.join(5.0)
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(5.0)
 
-    def add(self, attempt_id: str, job_id: str, epoch: int) -> None:
+    def add(
+        self,
+        attempt_id: str,
+        job_id: str,
+        epoch: int,
+        *,
+        hard_at: float = float("inf"),
+        on_hard: Callable[[float], None] = lambda _late: None,
+    ) -> None:
+        """Watch over a run, until `remove`.
+
+        Args:
+            attempt_id: which run.
+            job_id: whose.
+            epoch: as claimed.
+            hard_at: monotonic time of its hard limit.
+            on_hard: called at each look from then on, by the watching thread, with the seconds
+                that have passed since.
+
+        """
         with self._lock:
-            self._runs[attempt_id] = (job_id, epoch)
+            self._runs[attempt_id] = _Entry(job_id, epoch, hard_at, on_hard)
         self._wake.set()
 
     def remove(self, attempt_id: str) -> None:
@@ -70,7 +114,7 @@ class Running:
     def jobs(self) -> list[tuple[str, int]]:
         """(job id, epoch) of what runs now."""
         with self._lock:
-            return list(self._runs.values())
+            return [(entry.job_id, entry.epoch) for entry in self._runs.values()]
 
     def store_away(self) -> str | None:
         """Why nothing may be fetched now, or None."""
@@ -87,11 +131,15 @@ class Running:
             self._away_since = None
 
     def is_stuck(self, after: float = 60.0) -> bool:
-        """Whether the thread is dead, or no look has been finished for too long."""
-        return not self._thread.is_alive() or time.monotonic() - self._last_look > after
+        """Whether a thread is dead, no look was finished for too long, or a run can't be ended."""
+        now = time.monotonic()
+        if any(not thread.is_alive() for thread in self._threads) or now - self._last_look > after:
+            return True
+        with self._lock:
+            return any(now > entry.hard_at + STUCK_AFTER for entry in self._runs.values())
 
     def _watch(self) -> None:
-        while not self._stopping:
+        while not self._stopping.is_set():
             self._wake.clear()
             try:
                 self._look()
@@ -104,10 +152,20 @@ class Running:
             self._last_look = time.monotonic()
             self._pause()
 
+    def _tell(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._on_beat()
+            except BrokerAwayError as exc:
+                log.debug("signals_lost", error=str(exc))
+            except Exception:
+                log.exception("signals_failed")
+            self._stopping.wait(BEAT_EVERY)
+
     def _pause(self) -> None:
         if self._runs or self._away_since is not None:
             # A new run is no reason to hurry: it has just been claimed.
-            time.sleep(LOOK_EVERY)
+            self._stopping.wait(LOOK_EVERY)
         else:
             self._wake.wait(BEAT_EVERY)
 
@@ -115,21 +173,30 @@ class Running:
         with self._lock:
             mine = dict(self._runs)
         now = time.monotonic()
+        self._end_late_ones(mine, now)
         if now >= self._next_beat:
             self._next_beat = now + BEAT_EVERY
             if mine:
                 with write(self._engine) as connection:
                     runs.beat(connection, list(mine))
-            self._on_beat()
         if mine or self._away_since is not None:
             with read(self._engine) as connection:
-                owners = runs.owners(connection, [job_id for job_id, _ in mine.values()])
-            for attempt_id, (job_id, epoch) in mine.items():
-                reason = _reason(owners.get(job_id), epoch)
+                owners = runs.owners(connection, [entry.job_id for entry in mine.values()])
+            for attempt_id, entry in mine.items():
+                reason = _reason(owners.get(entry.job_id), entry.epoch)
                 if reason is not None:
-                    with self._lock:
-                        if attempt_id in self._runs:
-                            self._reasons[attempt_id] = reason
+                    self._stop(attempt_id, reason)
+
+    def _end_late_ones(self, mine: dict[str, _Entry], now: float) -> None:
+        for attempt_id, entry in mine.items():
+            if now >= entry.hard_at:
+                self._stop(attempt_id, EndReason.HARD_LIMIT)
+                entry.on_hard(now - entry.hard_at)
+
+    def _stop(self, attempt_id: str, reason: str) -> None:
+        with self._lock:
+            if attempt_id in self._runs:
+                self._reasons[attempt_id] = reason
 
 
 def _reason(owner: tuple[int, Status] | None, epoch: int) -> str | None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters.db import dead_letters, jobs, runs, sweeps
+from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import (
@@ -23,7 +24,9 @@ from sluice_core.domain.job import Job, JobError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import final_key, work_key
 from sluice_core.domain.retry import RetryIn, decide
+from sluice_core.runtime.admission import admit, pause_host
 from sluice_core.runtime.alone import run_alone
+from sluice_core.runtime.children import EndReason
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import (
     Advance,
@@ -50,6 +53,9 @@ __all__ = [
 
 log = structlog.get_logger(__name__)
 
+#: Seconds beyond its hard limit that a run is given to end itself.
+HARD_GRACE = 5.0
+
 #: What a run's job and orders become, in one transaction.
 Ending = Callable[[sa.Connection], tuple[Job, list[OutboxRow]]]
 
@@ -73,19 +79,57 @@ def run_stage(
 
     """
     deps.failpoints.hit("run.delivered")
-    won = _claim(deps, message, attempt_id or new_id())
-    if won is None:
-        if _drop(deps, message) is _Why.SUSPECT:
-            run_alone(deps, message)
+    if not admit(deps, message):
         return
-    deps.running.add(won.attempt_id, won.job.id, won.job.epoch)
+    try:
+        won = _claim(deps, message, attempt_id or new_id())
+        if won is not None:
+            _watched(deps, handle, Run(deps, won))
+        elif _drop(deps, message) is _Why.SUSPECT:
+            run_alone(deps, message)
+    finally:
+        deps.hosts.leave(message.job_id)
+    deps.failpoints.hit("run.before_ack")
+
+
+def _watched(deps: StageDeps, handle: Handler, run: Run) -> None:
+    """Run while the process watches over it, and the lock tells that it does."""
+    attempt_id, job = run.claim.attempt_id, run.job
+    deps.running.add(
+        attempt_id,
+        job.id,
+        job.epoch,
+        hard_at=run.hard_at,
+        on_hard=lambda late: _end_by_force(deps, run, late),
+    )
+    deps.locks.take(job.id, job.epoch)
     try:
         deps.failpoints.hit("run.claimed")
-        tell(deps, won.job, "job")
-        _run(deps, handle, Run(deps, won))
+        tell(deps, job, "job")
+        _run(deps, handle, run)
     finally:
-        deps.running.remove(won.attempt_id)
-    deps.failpoints.hit("run.before_ack")
+        deps.running.remove(attempt_id)
+        deps.locks.release(job.id, job.epoch)
+
+
+def _end_by_force(deps: StageDeps, run: Run, late: float) -> None:
+    """The hard limit has passed: kill the child, and record the end if the run can't any more.
+
+    Called by the watching thread again and again; all of it may happen twice.
+    """
+    run.kill_child()
+    if late < HARD_GRACE:
+        return
+    log.error("run_ignores_its_hard_limit", job=run.job.id, late=round(late, 1))
+    ending = _failure_of(deps, run, SluiceError(code="hard_time_limit"))
+    try:
+        with write(deps.engine) as connection:
+            job, rows = ending(connection)
+    except StaleRunError:
+        # Recorded before; or the job is no longer this run's.
+        return
+    publish_now(deps.broker, rows, now=deps.clock())
+    tell(deps, job, "job")
 
 
 def _claim(deps: StageDeps, message: runs.Message, attempt_id: str) -> runs.Claim | None:
@@ -180,6 +224,9 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
         if not isinstance(exc, SluiceError):
             log.exception("run_crashed", job=run.job.id)
             exc = SluiceError(f"{type(exc).__name__}: {exc}")  # mapped
+        if deps.running.reason(run.claim.attempt_id) == EndReason.HARD_LIMIT:
+            # Whatever it says, it died of that.
+            exc = SluiceError(code="hard_time_limit")
         _remove_stored(deps, run)
         ended = _end(deps, run, _failure_of(deps, run, exc))
         word, keep = exc.code, resumable
@@ -230,6 +277,8 @@ def _failure_of(deps: StageDeps, run: Run, exc: SluiceError) -> Ending:
     error = JobError(exc.code, exc.error_class.value, exc.message)
     decision = decide(exc, tries=run.claim.job.tries, max_tries=deps.limits.max_tries, rng=deps.rng)
     log.warning("run_failed", code=exc.code, message=exc.message, decision=repr(decision))
+    if isinstance(decision, RetryIn):
+        pause_host(deps, run.job, exc, decision.delay)
 
     def store(connection: sa.Connection) -> tuple[Job, list[OutboxRow]]:
         if isinstance(decision, RetryIn):

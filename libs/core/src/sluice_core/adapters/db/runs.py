@@ -140,6 +140,46 @@ def is_suspect(connection: sa.Connection, *, stage: Actor, message: Message) -> 
     return connection.execute(query).first() is not None
 
 
+def link_of(connection: sa.Connection, *, stage: Actor, message: Message) -> str | None:
+    """The link of the job, if it still waits for this message."""
+    return connection.execute(sa.select(jobs.c.url).where(*_awaits(stage, message))).scalar()
+
+
+def postpone(
+    connection: sa.Connection,
+    *,
+    stage: Actor,
+    message: Message,
+    due_at: float,
+    shown: bool,
+    now: float,
+) -> outbox.OutboxRow | None:
+    """Order the same run for later instead of claiming it, uncounted; None when it is not wanted.
+
+    A new row, and so a new message: this one's id may still be known to the broker then.
+
+    Args:
+        connection: of the caller's transaction.
+        stage: whose message it is.
+        message: as delivered.
+        due_at: Unix seconds.
+        shown: people are told the time; worth it when it is long.
+        now: Unix seconds.
+
+    """
+    row = connection.execute(sa.select(jobs).where(*_awaits(stage, message))).first()
+    if row is None:
+        return None
+    if shown:
+        connection.execute(
+            sa.update(jobs)
+            .where(*_awaits(stage, message))
+            .values(retry_at=due_at, updated_at=now, **next_version())
+        )
+    outbox.remove_of_job(connection, row.id)
+    return _order(connection, to_job(row), now=now, due_at=due_at)
+
+
 def attempt_exists(connection: sa.Connection, attempt_id: str) -> bool:
     """Whether the attempt was ever made."""
     query = sa.select(attempts.c.id).where(attempts.c.id == attempt_id)

@@ -80,6 +80,10 @@ class EndReason(StrEnum):
     #: Another run owns the job by now.
     STALE = "stale"
     DEADLINE = "deadline"
+    #: The run's soft limit: it ends cleanly, and may be tried again.
+    SOFT_LIMIT = "soft_time_limit"
+    #: The run's hard limit.
+    HARD_LIMIT = "hard_time_limit"
     STALLED = "stalled"
 
 

@@ -1,0 +1,68 @@
+"""Whether a message may start its run now: what a remote host can bear decides.
+
+A message that may not goes back as an order for later, before anything is claimed: it takes no
+thread, costs no try and leaves no attempt.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+import structlog
+
+from sluice_core.adapters.db import runs
+from sluice_core.adapters.db.engine import read
+from sluice_core.adapters.db.outbox import OutboxRow
+from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.job import Job
+from sluice_core.domain.lanes import Actor
+from sluice_core.runtime.hosts import host_of
+from sluice_core.runtime.run import StageDeps, stored
+
+log = structlog.get_logger(__name__)
+
+#: Stages that talk to remote hosts; the first is short, so that only a host's own wish holds it up.
+REMOTE = {Actor.PARSE: False, Actor.DOWNLOAD: True}
+
+
+def admit(deps: StageDeps, message: runs.Message) -> bool:
+    """Whether the run may start; False when its message was put back, and is to be acknowledged.
+
+    A slot that was taken is given back by `deps.hosts.leave`.
+    """
+    if deps.stage not in REMOTE:
+        return True
+    url = stored(
+        deps,
+        lambda connection: runs.link_of(connection, stage=deps.stage, message=message),
+        begin=read,
+    )
+    host = host_of(url or "")
+    if not host:
+        return True
+    wait = deps.hosts.enter(host, message.job_id, counted=REMOTE[deps.stage])
+    if wait is None:
+        return True
+    now = deps.clock()
+
+    def put_back(connection: sa.Connection) -> OutboxRow | None:
+        return runs.postpone(
+            connection,
+            stage=deps.stage,
+            message=message,
+            due_at=now + wait.seconds,
+            shown=wait.paused,
+            now=now,
+        )
+
+    stored(deps, put_back)
+    log.info("host_is_busy", job=message.job_id, seconds=round(wait.seconds, 1), paused=wait.paused)
+    return False
+
+
+def pause_host(deps: StageDeps, job: Job, failure: SluiceError, delay: float) -> None:
+    """Let the other jobs of a host wait as well, when it asked for that."""
+    if failure.code != "rate_limited" and failure.retry_after is None:
+        return
+    host = host_of(job.request.url)
+    if host and deps.stage in REMOTE:
+        deps.hosts.pause(host, failure.retry_after or delay)
