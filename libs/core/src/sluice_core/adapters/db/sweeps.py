@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -167,8 +168,13 @@ def exists(connection: sa.Connection, job_id: str) -> bool:
 def scratch_owners(
     connection: sa.Connection, job_ids: list[str]
 ) -> dict[str, tuple[int, Status, bool]]:
-    """Job id -> (epoch, status, still needs a download): decides which local folders may go."""
-    query = sa.select(jobs.c.id, jobs.c.epoch, jobs.c.status, jobs.c.sources).where(
-        jobs.c.id.in_(job_ids), jobs.c.deleted_at.is_(None)
-    )
-    return {r.id: (r.epoch, Status(r.status), r.sources is None) for r in connection.execute(query)}
+    """Job id -> (epoch, status, may go on with a download): which local folders may not go."""
+    query = sa.select(
+        jobs.c.id, jobs.c.epoch, jobs.c.status, jobs.c.sources, jobs.c.sweep_at
+    ).where(jobs.c.id.in_(job_ids), jobs.c.deleted_at.is_(None))
+    return {r.id: (r.epoch, Status(r.status), _may_go_on(r)) for r in connection.execute(query)}
+
+
+def _may_go_on(row: Any) -> bool:
+    # An ended job that was swept has outlived the time for which its partial work is kept.
+    return row.sources is None and (row.status in _ACTIVE or row.sweep_at is not None)
