@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 
 #: Addresses of the site: several hosts to the system.
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
+#: Bytes of each entry of a collection.
+CHILD = 300_000
 #: What the site does to everything adaptive, so that it is under way for seconds.
 RULES = {"/hls/*": {"throttle": 300_000}, "/dash/*": {"throttle": 300_000}}
 
@@ -125,10 +127,10 @@ def _media(kind: str, path: str, seconds: float, preset: str) -> Link:
 def _collection(number: int, rng: Random) -> Link:
     count, bad = rng.randrange(3, 9), rng.choice([0, 0, 2])
     extra = f"job={number}&throttle=80000"
-    query = {"n": count, "bytes": 200_000, "with": extra, **({"bad": bad} if bad else {})}
+    query = {"n": count, "bytes": CHILD, "with": extra, **({"bad": bad} if bad else {})}
     children = []
     for item in range(1, count + 1):
-        path = f"/clips/{item}/clip-{item}.mp4?bytes=200000&{extra}"
+        path = f"/clips/{item}/clip-{item}.mp4?bytes={CHILD}&{extra}"
         child = Link(kind="child", path=path)
         if item == bad:
             wrong = f"{path}&fail=404"

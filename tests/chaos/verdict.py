@@ -93,17 +93,16 @@ class Verdict:
             yield f"{job['id']} ({link.kind}) failed with {job['error_code']}, not {link.code}"
 
     def _family(self, job: Mapping[str, Any], order: Order) -> Iterator[str]:
-        found = {child["url"]: child for child in self._children[job["id"]]}
-        base = order.url.removesuffix(order.link.path)
+        found = self._entries(job["id"])
         canceled = job["status"] == "CANCELED"
-        for link in order.link.children:
-            child = found.pop(base + link.path, None)
+        for number, link in enumerate(order.link.children, 1):
+            child = found.pop(number, None)
             if child is not None:
                 fates = {link.status} | ({"CANCELED"} if canceled else set())
                 yield from self._state(child, link, fates)
             elif not canceled:
                 yield f"{job['id']} lacks its child {link.path}"
-        yield from (f"{job['id']} has a child too many: {url}" for url in found)
+        yield from (f"{job['id']} has a child too many: {number}" for number in found)
         if len(self._children[job["id"]]) > len(order.link.children):
             yield f"{job['id']} has {len(self._children[job['id']])} children"
 
@@ -160,11 +159,14 @@ class Verdict:
                 continue
             if not order.link.children:
                 yield job, order.link
-            base = order.url.removesuffix(order.link.path)
-            links = {base + link.path: link for link in order.link.children}
-            for child in self._children[job["id"]]:
-                if child["url"] in links:
-                    yield child, links[child["url"]]
+            entries = self._entries(job["id"])
+            for number, link in enumerate(order.link.children, 1):
+                if number in entries:
+                    yield entries[number], link
+
+    def _entries(self, parent_id: str) -> dict[int, Mapping[str, Any]]:
+        """Children of a collection by their place in it, from 1."""
+        return {child["entry"]["index"]: child for child in self._children[parent_id]}
 
     def leftovers(self) -> Iterator[str]:
         """No open claim, no order, no scratch folder."""
