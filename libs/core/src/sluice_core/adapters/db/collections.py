@@ -129,7 +129,7 @@ def _outcome(parent: Job, counts: ChildCounts) -> tuple[Status, JobError | None]
 def _nothing_new(parent: Job, counts: ChildCounts, now: float) -> dict[str, Any]:
     """A check that found nothing is not worth a row, a few times a day for years."""
     if parent.is_check and not counts.total:
-        return {"deleted_at": now, "expires_at": None, "dedup_key": None}
+        return {"deleted_at": now}
     return {}
 
 
