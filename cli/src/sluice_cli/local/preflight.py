@@ -19,6 +19,8 @@ from sluice_core.adapters.settings import Settings
 from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.errors import ConfigError, StoreAwayError
 
+#: Seconds that workers give their runs when they are told to end; a setting of the same name wins.
+DRAIN_GRACE = "2"
 #: The services, in the order of their start.
 SERVICES = ("api", "parser", "downloader", "transcoder", "scheduler")
 #: Those that share most of their memory, see `nursery`. The API is another program altogether.
@@ -65,6 +67,8 @@ def _prepare(environ: Mapping[str, str], settings: Settings, data: Path) -> Prep
     redis_part, redis_url = _redis(settings, data)
     _stores(settings)
     made = {
+        # Somebody waits at the terminal, and what is handed back goes on from where it was.
+        "SLUICE_DRAIN_GRACE": DRAIN_GRACE,
         **environ,
         "SLUICE_DATA_DIR": str(data),
         "SLUICE_REDIS_URL": redis_url,

@@ -1,0 +1,159 @@
+"""A worker process from its start to its end: signals, drain, retirement."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sluice_core.domain.states import Status, WaitingFor
+
+PROGRAM = Path(__file__).with_name("process_worker.py")
+
+
+class Process:
+    """One worker, and what it says."""
+
+    def __init__(self, stack, rig, database_url, redis_url, **env):
+        self.folder = rig.loaded.store.data_dir
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM)],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")},
+                "SLUICE_DATA_DIR": str(self.folder),
+                "SLUICE_DATABASE_URL": database_url,
+                "SLUICE_REDIS_URL": redis_url,
+                "SLUICE_HOST_CONCURRENCY": "0",
+                **env,
+            },
+            start_new_session=True,
+        )
+        stack.callback(self.process.wait, 10)
+        stack.callback(self.process.kill)
+
+    def said(self, word):
+        file = self.folder / "said"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line.split()[1:] for line in lines if line.split()[0] == word]
+
+    def signal(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+    def end(self, timeout=20):
+        return self.process.wait(timeout)
+
+
+@pytest.fixture
+def start(rig, database_url, redis_url):
+    with ExitStack() as stack:
+        yield lambda **env: Process(stack, rig, database_url, redis_url, **env)
+
+
+def order(rig, what):
+    job, _ = rig.job_at(url=f"https://media.example/{what}")
+    rig.publish(job)
+    return job
+
+
+def test_sigterm_lets_a_run_finish_and_returns_what_waits(rig, start, wait_for):
+    worker = start(SLUICE_DOWNLOAD_CONCURRENCY="1", SLUICE_DRAIN_GRACE="15")
+    job = order(rig, "child-2")
+    wait_for(lambda: worker.said("child"), timeout=20)
+    waiting = order(rig, "child-2")
+    began = time.monotonic()
+    worker.signal()
+    assert worker.end() == 0
+    assert time.monotonic() - began < 8
+    assert worker.said("ended") == [["exited", "0"]]
+    assert rig.now(job).status is Status.MERGING
+    assert rig.now(waiting).waiting_for is WaitingFor.WORKER
+    assert rig.deps().broker.waiting(["download.default"])["download.default"] == 1
+
+
+def test_after_the_grace_a_run_hands_back(rig, start, wait_for):
+    worker = start(SLUICE_DRAIN_GRACE="1")
+    job = order(rig, "child-60")
+    wait_for(lambda: worker.said("child"), timeout=20)
+    tries = rig.now(job).tries
+    worker.signal()
+    time.sleep(0.5)
+    assert worker.said("ended") == []
+    assert worker.end() == 0
+    assert worker.said("ended")[0][0] == "drained"
+    now = rig.now(job)
+    assert (now.waiting_for, now.tries) == (WaitingFor.WORKER, tries - 1)
+    assert rig.attempts(job)[-1].outcome == "handed_back"
+    assert rig.deps().broker.waiting(["download.default"])["download.default"] == 1
+
+
+def test_a_second_signal_hurries(rig, start, wait_for):
+    worker = start(SLUICE_DRAIN_GRACE="60")
+    job = order(rig, "child-60")
+    wait_for(lambda: worker.said("child"), timeout=20)
+    began = time.monotonic()
+    worker.signal()
+    time.sleep(0.5)
+    worker.signal()
+    assert worker.end() == 0
+    assert time.monotonic() - began < 10
+    assert rig.attempts(job)[-1].outcome == "handed_back"
+
+
+def test_a_signal_to_the_whole_group_leaves_children_to_the_worker(rig, start, wait_for):
+    worker = start(SLUICE_DRAIN_GRACE="15")
+    job = order(rig, "child-2")
+    wait_for(lambda: worker.said("child"), timeout=20)
+    os.killpg(worker.process.pid, signal.SIGTERM)
+    assert worker.end() == 0
+    assert worker.said("ended") == [["exited", "0"]]
+    assert rig.now(job).status is Status.MERGING
+
+
+def test_a_run_that_hears_nothing_holds_up_no_end_and_leaves_no_child(rig, start, wait_for):
+    worker = start(SLUICE_DRAIN_GRACE="0")
+    job = order(rig, "deaf-60")
+    wait_for(lambda: worker.said("begin"), timeout=20)
+    worker.signal()
+    assert worker.end(30) == 0
+    # Its message and its attempt are still there: the scheduler finds both.
+    assert rig.attempts(job)[-1].ended_at is None
+    assert rig.deps().broker.in_flight(["download.default"])["download.default"] == 1
+
+
+def test_a_killed_worker_leaves_no_child(rig, start, wait_for):
+    worker = start()
+    order(rig, "child-60")
+    ((pid,),) = wait_for(lambda: worker.said("child"), timeout=20)
+    worker.signal(signal.SIGKILL)
+    worker.end()
+    wait_for(
+        lambda: not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == "zombie",
+        timeout=5,
+    )
+
+
+def test_a_worker_retires_after_so_many_messages(rig, start):
+    worker = start(SLUICE_MAX_TASKS="2", SLUICE_DOWNLOAD_CONCURRENCY="1")
+    jobs = [order(rig, "quick") for _ in range(4)]
+    assert worker.end() == 0
+    done = [job for job in jobs if rig.now(job).status is Status.MERGING]
+    assert 2 <= len(done) <= 3  # one may have begun as it was told
+    left = rig.deps().broker.waiting(["download.default"])["download.default"]
+    assert left == 4 - len(done)
+    assert all(rig.attempts(job)[-1].ended_at is not None for job in done)
+
+
+def test_a_worker_retires_above_its_memory(rig, start, wait_for):
+    worker = start(SLUICE_MAX_MEMORY_MIB="250", SLUICE_DOWNLOAD_CONCURRENCY="1")
+    small = order(rig, "quick")
+    wait_for(lambda: rig.now(small).status is Status.MERGING, timeout=20)
+    assert worker.process.poll() is None
+    order(rig, "big-300")
+    assert worker.end() == 0
