@@ -55,11 +55,13 @@ class System:
     Args:
         data: the data folder.
         env: further settings, e.g. `{"SLUICE_EGRESS_ALLOW": "127.0.0.1:4711"}`.
+        prefix: a command that starts it, e.g. as another user.
 
     """
 
-    def __init__(self, data: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, data: Path, env: Mapping[str, str], *, prefix: Sequence[str] = ()) -> None:
         self.data = data
+        self._prefix = prefix
         self._env = {
             **{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")},
             "SLUICE_DATA_DIR": str(data),
@@ -76,8 +78,8 @@ class System:
         """Start, and wait until it is ready."""
         self.data.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # our own command
-                [sys.executable, "-m", "sluice_cli", "up"],
+            self._process = subprocess.Popen(  # noqa: S603  # our own command
+                [*self._prefix, sys.executable, "-m", "sluice_cli", "up"],
                 env=self._env,
                 stdout=log,
                 stderr=log,
@@ -143,11 +145,22 @@ class System:
         found: psutil.Process = until(find, timeout=START, why=f"there is no {name}")
         return found
 
+    def kill_all(self) -> None:
+        """Kill -9 of everything at once, as when the machine is lost."""
+        family = self.family()
+        for process in family:
+            process.suspend()
+        for process in family:
+            process.kill()
+        # Nobody may be left to wait for them: a zombie is as good as gone.
+        until(lambda: not any(map(_is_alive, family)), timeout=10)
+        self.stop()
+
     def kill(self, name: str) -> None:
         """Kill -9, and wait until the process is gone."""
         process = self.part(name)
         process.kill()
-        until(lambda: not process.is_running() or process.status() == "zombie", timeout=10)
+        until(lambda: not _is_alive(process), timeout=10)
 
     def submit(self, url: str, **fields: Any) -> dict[str, Any]:
         """Submit one link; returns the job."""
@@ -202,6 +215,13 @@ class System:
             and not (key := path.relative_to(root).as_posix()).startswith(".")
             and key.startswith(prefix)
         )
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager
