@@ -90,6 +90,16 @@ def test_room_is_promised_once(place: Place) -> None:
         pass
 
 
+def test_a_size_that_is_learned_late_is_judged_then(place: Place) -> None:
+    with pytest.raises(SluiceError, match="60 MiB are needed"):  # noqa: PT012, SIM117  # two lessons
+        with place.disk.room(place.run("a"), whole=0) as room:
+            room.written(done=0, whole=40 * MIB)
+            with place.disk.room(place.run("b"), whole=10 * MIB):
+                room.written(done=MIB, whole=51 * MIB)
+    with place.disk.room(place.run("c"), whole=50 * MIB):
+        pass
+
+
 def test_what_is_here_already_needs_no_room(place: Place) -> None:
     place.free.mib = 101
     with place.disk.room(place.run("a", b"x" * 2 * MIB), whole=3 * MIB):

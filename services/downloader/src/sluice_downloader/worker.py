@@ -133,7 +133,8 @@ def transfer(
     newest = info
 
     def report(progress: Progress) -> None:
-        room.written(done=progress.bytes or 0, whole=progress.total_bytes)
+        known = progress.total_bytes if meter.size_was_told else None
+        room.written(done=progress.bytes or 0, whole=known)
         run.progress(progress)
 
     def on_event(event: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ class Disk:
             needed = room.left + promised
             free = self._free(self._folder)
             if free < needed + self._reserve:
-                raise _full(f"{_mib(needed)} are needed and {_mib(free)} are free", self._reserve)
+                raise _short(needed, free, self._reserve)
             self._rooms.add(room)
         try:
             self._admit_storage(room, whole)
@@ -108,6 +108,20 @@ class Disk:
         if left is not None and left < whole + self._reserve:
             words = f"the storage needs {_mib(whole)} and has {_mib(left)}"
             raise _full(words, self._reserve)
+
+    def raise_promise(self, room: Room, left: int) -> None:
+        """Promise more than before: a run learned how large its files are.
+
+        Raises:
+            SluiceError: `disk_full`, so much is not there.
+
+        """
+        with self._lock:
+            needed = left + sum(other.left for other in self._rooms if other is not room)
+            free = self._free(self._folder)
+            if free < needed + self._reserve:
+                raise _short(needed, free, self._reserve)
+            room.left = left
 
     def check(self) -> None:
         """Raise `disk_full` when the reserve is being eaten up."""
@@ -129,12 +143,20 @@ class Room:
     def written(self, *, done: int, whole: int | None) -> None:
         """Told as files grow; looks at the disk now and then.
 
+        Args:
+            done: bytes of the run's files so far.
+            whole: bytes that they will have in the end; None while that is not known, an estimate
+                is no knowledge.
+
         Raises:
             SluiceError: `disk_full`.
 
         """
         if whole is not None:
-            self.left = max(0, whole - done)
+            left = max(0, whole - done)
+            if left > self.left:
+                self._disk.raise_promise(self, left)
+            self.left = left
         now = time.monotonic()
         if now >= self._next_check:
             self._next_check = now + CHECK_EVERY
@@ -173,6 +195,10 @@ def used_bytes(scratch: Path) -> int:
 def _files(scratch: Path) -> list[Path]:
     # The lock tells others whether a child lives, and takes no room.
     return [p for p in scratch.rglob("*") if p.is_file() and p.name != LOCK_NAME]
+
+
+def _short(needed: int, free: int, reserve: int) -> SluiceError:
+    return _full(f"{_mib(needed)} are needed and {_mib(free)} are free", reserve)
 
 
 def _full(words: str, reserve: int) -> SluiceError:
