@@ -1,0 +1,217 @@
+"""Small, foreign and read-only disks, and a user that nobody has prepared anything for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sluice_testing.require import missing
+from sluice_testing.site import SampleSite
+from sluice_testing.system import System, running, until
+
+MIB = 1024 * 1024
+DISK, RESERVE = 96 * MIB, 32 * MIB
+
+
+@contextmanager
+def mounted(size: int) -> Iterator[Path]:
+    """A disk of its own."""
+    place = Path(tempfile.mkdtemp(prefix="sluice-disk-"))
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        place.rmdir()
+        missing("the right to mount a small disk (root)")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+        place.rmdir()
+
+
+def as_root() -> None:
+    if os.geteuid() != 0:
+        missing("the right to mount a small disk or to become another user (root)")
+
+
+@contextmanager
+def system_on(data: Path, world: SampleSite, **env: str) -> Iterator[System]:
+    with running(
+        data,
+        SLUICE_EGRESS_ALLOW=world.url("").removeprefix("http://").rstrip("/"),
+        SLUICE_MAX_TRIES="1",
+        SLUICE_MIN_FREE_BYTES=str(RESERVE),
+        **env,
+    ) as system:
+        yield system
+
+
+@pytest.fixture(scope="module")
+def cramped(world, tmp_path_factory) -> Iterator[System]:
+    """Data on 96 MiB with 32 in reserve; finished files on another disk."""
+    as_root()
+    storage = tmp_path_factory.mktemp("other-disk")
+    with mounted(DISK) as place:
+        data = place / "data"
+        with system_on(data, world, SLUICE_STORAGE_URL=f"file://{storage}") as system:
+            yield system
+
+
+def test_temporary_and_final_files_on_different_disks(cramped, world):
+    link = "/clips/601/film.mp4?bytes=3000000"
+    [job] = cramped.wait([cramped.submit(world.url(link), preset="original")["id"]])
+    assert job["status"] == "SUCCESS", job["error"]
+    assert job["files"][0]["sha256"] == world.sha256(link)
+    job = cramped.submit(world.url("/mp4/small.mp4"), preset="audio-m4a")
+    [job] = cramped.wait([job["id"]])
+    assert job["status"] == "SUCCESS", job["error"]
+
+
+def test_too_large_a_file_is_not_begun(cramped, world):
+    link = f"/big/{90 * MIB}.mp4"
+    world.control(link, throttle=20 * MIB)
+    [job] = cramped.wait([cramped.submit(world.url(link), preset="original")["id"]])
+    assert (job["status"], job["error"]["code"]) == ("FAILED", "disk_full")
+    assert job["error"]["class"] == "transient"
+    assert "90 MiB are needed" in job["error"]["message"]
+    # The parser looked at its beginning.
+    assert world.stats(link).bytes < 4 * MIB
+
+
+def test_a_file_of_unknown_size_ends_when_the_disk_gets_low(cramped, world):
+    link = f"/big/{95 * MIB}.mp4"
+    world.control(link, length="chunked", throttle=15 * MIB)
+    small = "/clips/602/film.mp4?bytes=600000&throttle=100000"
+    job = cramped.submit(world.url(link), preset="original")
+    beside = cramped.submit(world.url(small), preset="original")
+    [job] = cramped.wait([job["id"]])
+    assert (job["status"], job["error"]["code"]) == ("FAILED", "disk_full")
+    assert "temporary files were removed" in job["error"]["message"]
+    assert "stay in reserve" in job["error"]["message"]
+    # It gave way with room left for everybody else, and all that it took is free again.
+    [beside] = cramped.wait([beside["id"]])
+    assert beside["status"] == "SUCCESS", beside["error"]
+    until(
+        lambda: shutil.disk_usage(cramped.data).free > DISK - 24 * MIB,
+        timeout=15,
+        why=f"{shutil.disk_usage(cramped.data)}",
+    )
+
+
+def test_a_storage_that_becomes_read_only(world, tmp_path):
+    """Jobs wait for it; nothing is lost and nothing is half there."""
+    as_root()
+    with mounted(DISK) as place:
+        env = {
+            "SLUICE_STORAGE_URL": f"file://{place}",
+            "SLUICE_MAX_TRIES": "10",
+            "SLUICE_MIN_FREE_BYTES": str(RESERVE),
+        }
+        allow = world.url("").removeprefix("http://").rstrip("/")
+        with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow, **env) as system:
+            # Workers look at their storage when they start; they are to be past that.
+            ready = ("parse", "download", "transcode")
+            until(
+                lambda: all(
+                    (system.http.get("/v1/stats").json()["workers"] or {}).get(s) for s in ready
+                ),
+                timeout=30,
+            )
+            subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+            link = "/clips/603/film.mp4?bytes=300000"
+            job = system.submit(world.url(link), preset="original")
+            waiting = until(
+                lambda: (found := system.job(job["id"]))["waiting_for"] == "retry" and found,
+                timeout=30,
+            )
+            assert waiting["error"]["code"] == "storage_error"
+            assert "Read-only" in waiting["error"]["message"]
+            subprocess.run(["mount", "-o", "remount,rw", place], check=True)
+            [job] = system.wait([job["id"]], timeout=60)
+            assert job["status"] == "SUCCESS", job["error"]
+            assert job["files"][0]["sha256"] == world.sha256(link)
+
+
+def test_a_storage_that_is_read_only_from_the_start(tmp_path):
+    as_root()
+    with mounted(MIB) as place:
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "sluice_cli", "up"],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")},
+                "SLUICE_DATA_DIR": str(tmp_path / "data"),
+                "SLUICE_STORAGE_URL": f"file://{place}",
+                "SLUICE_HTTP_PORT": "0",
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "can't be written: Read-only file system" in done.stderr
+
+
+def _fails(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, cwd="/", check=False).returncode != 0
+
+
+def user(uid: int) -> list[str]:  # noqa: RET503  # missing() ends the test
+    """The start of a command that runs as a user whom nobody knows."""
+    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    # Where the interpreter lies in somebody's home, it may be read, and nothing else.
+    reading = ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
+    for command in (drop, [*drop, *reading]):
+        # The command itself is still started with a right that its children have lost.
+        again = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
+        tried = [*command, sys.executable, "-c", again]
+        if shutil.which("setpriv") and not _fails(tried):
+            return command
+    missing("setpriv and a Python that other users may run")
+
+
+def test_a_user_without_a_name_or_a_home(world):
+    """As containers start it: a random id, HOME at the root, nothing writable but the data."""
+    as_root()
+    place = Path(tempfile.mkdtemp(prefix="sluice-user-"))
+    try:
+        os.chown(place, 54_321, 54_321)
+        link = "/clips/604/film.mp4?bytes=300000"
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "XDG_"))}
+        done = subprocess.run(
+            [
+                *user(54_321),
+                *(sys.executable, "-m", "sluice_cli", "get", world.url(link)),
+                *("--preset", "original", "--out", place / "out"),
+            ],
+            env={
+                **env,
+                "HOME": "/",
+                "USER": "",
+                "SLUICE_DATA_DIR": str(place / "data"),
+                "SLUICE_EGRESS_ALLOW": world.url("").removeprefix("http://").rstrip("/"),
+            },
+            cwd="/",
+            umask=0o077,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        [file] = (place / "out").iterdir()
+        assert file.stat().st_size == 300_000
+    finally:
+        shutil.rmtree(place)
