@@ -30,7 +30,10 @@ def allowed(site: SampleSite) -> str:
 @pytest.fixture(scope="session")
 def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     with running(
-        tmp_path_factory.mktemp("system") / "data", SLUICE_EGRESS_ALLOW=allowed(world)
+        tmp_path_factory.mktemp("system") / "data",
+        SLUICE_EGRESS_ALLOW=allowed(world),
+        # For the test that looks for it where untrusted input is handled.
+        HOUSE_TOKEN="hunter2",  # noqa: S106  # that test's own word
     ) as started:
         yield started
 

@@ -1,0 +1,84 @@
+"""Takes the picture of the page for the README: `python tests/e2e/picture.py docs/page.png`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from sluice_testing.browser import chromium_path, open_browser
+from sluice_testing.site import SampleSite
+from sluice_testing.system import System, running, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+WIDTH, HEIGHT = 1280, 960
+
+
+def titled(site: SampleSite, title: str, media: str = "/mp4/plain.mp4") -> str:
+    """A page with that title and that film."""
+    return site.url(f"/pages/titled?title={quote(title)}&media={quote(media, safe='')}")
+
+
+def fill(system: System, site: SampleSite) -> None:
+    """Jobs in every state that people meet."""
+    done = [
+        system.submit(titled(site, "Sunrise over the harbour, in one take"), preset="720p"),
+        system.submit(titled(site, "深夜电台 第 42 期 · Night Radio"), preset="audio-m4a"),
+        system.submit(site.url("/collection?n=8&bad=5&title=Twelve%20ways%20to%20tie%20a%20knot")),
+        system.submit(site.url("/pages/video?media=/mp4/plain.mp4%3Ffail=404")),
+    ]
+    system.wait([job["id"] for job in done])
+    system.submit(titled(site, "The long way home"), not_before="2099-01-01T00:00:00Z")
+    running_now = [
+        system.submit(
+            titled(
+                site, "How rivers find the sea", "/clips/1/river.mp4?bytes=9000000&throttle=600000"
+            ),
+            preset="original",
+        ),
+        system.submit(
+            titled(
+                site,
+                "Lecture 7: Waves, springs and bells",
+                "/clips/2/lecture.mp4?bytes=6000000&throttle=250000&length=chunked",
+            ),
+            preset="original",
+        ),
+    ]
+    first = running_now[0]["id"]
+    until(lambda: (system.job(first)["progress"]["percent"] or 0) > 35, timeout=60)
+
+
+def take(browser: Browser, url: str, picture: Path) -> None:
+    page = browser.new_page(
+        viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", locale="en-GB"
+    )
+    page.goto(url)
+    page.wait_for_selector("#live[data-state=on]")
+    page.wait_for_selector(".job[data-status=DOWNLOADING] .bar[aria-valuenow]")
+    page.locator(".kids > button").first.wait_for()
+    # The bar has just been drawn and still glides to its place.
+    page.wait_for_timeout(1200)
+    page.screenshot(path=picture)
+    page.close()
+
+
+def main(picture: Path) -> None:
+    """Start everything, take the picture, stop everything."""
+    path = chromium_path()
+    if path is None:
+        sys.exit("Chromium is not installed.")
+    with tempfile.TemporaryDirectory() as folder, SampleSite() as site:
+        allow = site.url("").removeprefix("http://").rstrip("/")
+        with running(Path(folder) / "data", SLUICE_EGRESS_ALLOW=allow) as system:
+            fill(system, site)
+            with open_browser(path) as browser:
+                take(browser, system.url, picture)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,111 @@
+"""Wrong links and bodies, against the running system: a sentence each, and nothing stored."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import time
+
+import pytest
+
+numbers = itertools.count(1)
+
+LINKS = [
+    "",
+    "   ",
+    "not a link",
+    "http://",
+    "http://127.0.0.1/a",
+    "http://2130706433/a",
+    "http://0x7f.1/a",
+    "http://[::1]/a",
+    "http://[::ffff:10.0.0.1]/a",
+    "http://10.0.0.1/a",
+    "http://169.254.169.254/latest/meta-data",
+    "http://localhost/a",
+    "file:///etc/passwd",
+    "ftp://example.com/a",
+    "javascript:alert(1)",
+    "-rf",
+    "--exec=id",
+    "http://example.com/" + "a" * 10_240,
+    "http://ex\u200bample.com\uff0f@127.0.0.1/",
+]
+BODIES = [
+    {},
+    [],
+    "text",
+    {"url": 1},
+    {"url": ["http://example.com/"]},
+    {"url": "http://example.com/a", "preset": "nonsense"},
+    {"url": "http://example.com/a", "colour": "red"},
+    {"url": "http://example.com/a", "priority": "urgent"},
+    {"url": "http://example.com/a", "force": "maybe"},
+]
+
+
+def rows(system):
+    """Rows of all that submitting writes."""
+    connection = sqlite3.connect(f"file:{system.data}/sluice.db?mode=ro", uri=True)
+    try:
+        return [
+            connection.execute(f"select count(*) from {table}").fetchone()[0]  # noqa: S608  # our own names
+            for table in ("jobs", "outbox", "idempotency_keys")
+        ]
+    finally:
+        connection.close()
+
+
+def refused(answer):
+    problem = answer.json()
+    assert 400 <= answer.status_code < 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["code"]
+    assert problem["detail"].endswith((".", "!"))
+
+
+@pytest.fixture
+def nothing_stored(system):
+    before = rows(system)
+    yield
+    assert rows(system) == before
+
+
+@pytest.mark.usefixtures("nothing_stored")
+def test_bad_links_and_bodies(system):
+    for link in LINKS:
+        refused(system.http.post("/v1/jobs", json={"url": link}))
+    for body in BODIES:
+        refused(system.http.post("/v1/jobs", json=body))
+    json_type = {"Content-Type": "application/json"}
+    refused(system.http.post("/v1/jobs", content=b'{"url": "http://exa', headers=json_type))
+    refused(system.http.post("/v1/jobs", content=b" " * 11_000_000, headers=json_type))
+
+
+@pytest.mark.parametrize(
+    ("path", "codes"),
+    [
+        ("/mp4/plain.mp4?fail=404", {"not_found"}),
+        ("/pages/text?a", {"no_media"}),
+        ("/broken/html.mp4?a", {"bad_media"}),
+        ("/broken/empty.mp4?a", {"bad_media"}),
+        ("/mp4/plain.mp4?fail=410", {"gone"}),
+        ("/redirect/loop?a", {"network", "not_found", "unsupported_url", "server_error"}),
+    ],
+)
+def test_links_without_media_fail_within_seconds(system, world, path, codes):
+    begun = time.monotonic()
+    job = system.submit(world.url(f"{path}&n={next(numbers)}"), force=True)
+    [ended] = system.wait([job["id"]], timeout=30)
+    assert time.monotonic() - begun < 15
+    assert ended["status"] == "FAILED"
+    assert ended["error"]["code"] in codes
+    assert ended["error"]["message"]
+    assert ended["error"]["help"]
+    assert ended["files"] == []
+
+
+def test_a_dead_host_fails(system):
+    job = system.submit("http://nobody-lives-here.invalid/a.mp4", force=True)
+    [ended] = system.wait([job["id"]], timeout=60)
+    assert (ended["status"], ended["error"]["code"]) == ("FAILED", "network")
