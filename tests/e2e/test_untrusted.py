@@ -17,7 +17,7 @@ from sluice_testing.system import until
 numbers = itertools.count(1)
 
 #: In the environment of the whole system, see `conftest`.
-SECRET = "hunter2"
+SECRET = "hunter2"  # noqa: S105  # a word to look for
 #: How a link may lead to an address of its own choice.
 WAYS = (
     "/hostile/hls-private.m3u8?target={target}",
