@@ -122,6 +122,8 @@ def test_expanded_waits_for_its_children(rig):
         True,
     )
     assert waiting(rig, "parse.bulk") == 1
+    owners = rig.deps().broker.client.hvals("dramatiq:parse.bulk.owners")
+    assert owners == [job.id.encode()]  # collections take turns
     assert waiting(rig, "settle.default") == 1
 
 

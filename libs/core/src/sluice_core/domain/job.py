@@ -109,6 +109,11 @@ class Job:
         return self.request.playlist == ONLY_NEW
 
     @property
+    def owner(self) -> str | None:
+        """Whose work it is where work is shared out: an API key's, else a collection's."""
+        return self.api_key_id or self.parent_id
+
+    @property
     def is_collection(self) -> bool:
         return self.expansion_done is not None
 

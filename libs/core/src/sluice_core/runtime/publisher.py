@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 
 
 def to_message(row: OutboxRow) -> Outgoing:
-    return Outgoing(row.id, row.actor.value, row.queue, row.args())
+    return Outgoing(row.id, row.actor.value, row.queue, row.args(), owner=row.turn_of)
 
 
 def publish_now(broker: SluiceBroker, rows: Sequence[OutboxRow], *, now: float) -> None:

@@ -114,6 +114,7 @@ def _first_order(job: Job, now: float) -> outbox.OutboxRow:
         epoch=job.epoch,
         due_at=max(now, job.request.not_before or now),
         traceparent=job.traceparent,
+        owner=job.owner,
     )
 
 

@@ -27,6 +27,13 @@ class OutboxRow:
     epoch: int
     due_at: float
     traceparent: str | None = None
+    #: Who submitted: an API key, or a collection.
+    owner: str | None = None
+
+    @property
+    def turn_of(self) -> str:
+        """Whose turn it is when this waits in the bulk lane; empty in all others."""
+        return (self.owner or "-") if self.queue.endswith(f".{Lane.BULK.value}") else ""
 
     def args(self) -> dict[str, Any]:
         """What the message carries: ids only."""
@@ -46,6 +53,7 @@ def add(
     now: float,
     due_at: float | None = None,
     traceparent: str | None = None,
+    owner: str | None = None,
 ) -> OutboxRow:
     """Write a row; hand it to the publisher once the transaction is committed."""
     row = OutboxRow(
@@ -56,6 +64,7 @@ def add(
         epoch=epoch,
         due_at=now if due_at is None else due_at,
         traceparent=traceparent,
+        owner=owner,
     )
     connection.execute(sa.insert(outbox), _values(row, now))
     return row
@@ -76,6 +85,7 @@ def _values(row: OutboxRow, now: float) -> dict[str, Any]:
         "due_at": row.due_at,
         "created_at": now,
         "traceparent": row.traceparent,
+        "owner": row.owner,
     }
 
 
@@ -83,7 +93,7 @@ def _to_row(r: sa.Row[Any]) -> OutboxRow:
     m = r._mapping  # noqa: SLF001  # SQLAlchemy's documented way to read by name
     return OutboxRow(
         m["id"], m["job_id"], Actor(m["actor"]), m["queue"], m["epoch"], m["due_at"],
-        m["traceparent"],
+        m["traceparent"], m["owner"],
     )  # fmt: skip
 
 

@@ -465,6 +465,7 @@ def _order(
         now=now,
         due_at=due_at,
         traceparent=job.traceparent,
+        owner=job.owner,
     )
 
 

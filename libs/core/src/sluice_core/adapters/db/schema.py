@@ -131,6 +131,8 @@ outbox = sa.Table(
     sa.Column("published_at", sa.Double),
     sa.Column("publishes", sa.Integer, nullable=False, server_default="0"),
     sa.Column("traceparent", sa.String(64)),
+    #: API key or collection that it is for; owners take turns in the bulk lane.
+    sa.Column("owner", _Id),
     sa.Index("ix_outbox_published_at_due_at", "published_at", "due_at"),
 )
 

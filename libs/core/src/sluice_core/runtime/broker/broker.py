@@ -15,7 +15,7 @@ from dramatiq.message import Message
 
 from sluice_core.adapters.redis import call
 from sluice_core.domain.explain import Sight
-from sluice_core.runtime.broker.names import ALL_QUEUES, NAMESPACE
+from sluice_core.runtime.broker.names import ALL_QUEUES, NAMESPACE, fair_key
 from sluice_core.runtime.broker.scripts import Scripts
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Outgoing:
     queue: str
     #: Ids only.
     kwargs: Mapping[str, str | int]
+    #: Owners take turns in their queue; "" waits in plain order. One queue, one way.
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,9 @@ class SluiceBroker(dramatiq.Broker):
         fresh: list[bool] = []
         for start in range(0, len(messages), PUBLISH_BATCH):
             batch = messages[start : start + PUBLISH_BATCH]
-            fresh += self.scripts.publish((m.queue, m.message_id, _encode(m)) for m in batch)
+            fresh += self.scripts.publish(
+                (m.queue, m.message_id, _encode(m), m.owner) for m in batch
+            )
         return fresh
 
     def enqueue(self, message: Message[object], *, delay: int | None = None) -> Message[object]:
@@ -135,7 +139,9 @@ class SluiceBroker(dramatiq.Broker):
     def position(self, queue: str, message_id: str) -> int | None:
         """How many messages of the same queue come first; None when it does not wait."""
         with call():
-            found = self.client.lpos(f"{NAMESPACE}:{queue}", message_id)
+            found = self.client.zrank(fair_key(queue), message_id)
+            if found is None:
+                found = self.client.lpos(f"{NAMESPACE}:{queue}", message_id)
         return None if found is None else int(found)  # type: ignore[arg-type]  # one rank asked
 
     def place(self, message_id: str, queue: str) -> Place:

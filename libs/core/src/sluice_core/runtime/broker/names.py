@@ -26,6 +26,11 @@ def messages_key(queue: str) -> str:
     return f"{NAMESPACE}:{queue}.msgs"
 
 
+def fair_key(queue: str) -> str:
+    """Sorted set of the waiting ids of a queue whose messages have owners, by their turn."""
+    return f"{NAMESPACE}:{queue}.fair"
+
+
 def acks_key(worker_id: str, queue: str) -> str:
     """Set of what one worker was given and has not settled."""
     return f"{NAMESPACE}:__acks__.{worker_id}.{queue}"

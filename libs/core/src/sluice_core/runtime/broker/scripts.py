@@ -53,8 +53,11 @@ class Scripts:
             for name in _NAMES
         }
 
-    def publish(self, entries: Iterable[tuple[str, str, bytes]]) -> list[bool]:
-        """Store and queue (queue, id, message); True for each id that was not known yet."""
+    def publish(self, entries: Iterable[tuple[str, str, bytes, str]]) -> list[bool]:
+        """Store and queue (queue, id, message, owner); True for each id that was not known yet.
+
+        An owner shares its queue fairly with others; "" is none.
+        """
         args = [part for entry in entries for part in entry]
         return [bool(new) for new in self._run("publish", args)]
 

@@ -11,6 +11,12 @@
 --   <ns>:__wake__.@<worker>           the same for one worker alone
 --   <ns>:__turns__.<actor>            slots given since a starved lane got one
 --
+-- Only in queues whose messages have an owner; these are handed out in turn, owner by owner:
+--   <ns>:<queue>.owners               hash id -> owner
+--   <ns>:<queue>.fair                 sorted set of the waiting ids by their turn
+--   <ns>:<queue>.last                 hash owner -> turn of its newest message
+--   <ns>:<queue>.turn                 turn of the message that was handed out last
+--
 -- Only the server's clock is used: a caller's may be wrong by minutes.
 
 local ns = KEYS[1]
@@ -22,6 +28,10 @@ local function list(queue) return ns .. ":" .. queue end
 local function msgs(queue) return ns .. ":" .. queue .. ".msgs" end
 local function since(queue) return ns .. ":" .. queue .. ".since" end
 local function tries(queue) return ns .. ":" .. queue .. ".tries" end
+local function owners(queue) return ns .. ":" .. queue .. ".owners" end
+local function fair(queue) return ns .. ":" .. queue .. ".fair" end
+local function last(queue) return ns .. ":" .. queue .. ".last" end
+local function turn(queue) return ns .. ":" .. queue .. ".turn" end
 local function acks(worker, queue) return ns .. ":__acks__." .. worker .. "." .. queue end
 local function wake_key(name) return ns .. ":__wake__." .. name end
 
@@ -44,7 +54,41 @@ local function nudge(worker)
   redis.call("EXPIRE", key, PRIVATE_TTL)
 end
 
+-- Let an id wait, behind all others or before them.
+local function push(queue, id, front)
+  redis.call(front and "LPUSH" or "RPUSH", list(queue), id)
+  local owner = redis.call("HGET", owners(queue), id)
+  if not owner then return end
+  -- Whoever has nothing waiting begins at the present turn, so that no absence is saved up.
+  local at = tonumber(redis.call("GET", turn(queue)) or "0")
+  if not front then
+    at = math.max(at, tonumber(redis.call("HGET", last(queue), owner) or "0")) + 1
+    redis.call("HSET", last(queue), owner, at)
+  end
+  redis.call("ZADD", fair(queue), at, id)
+end
+
+-- The id whose turn is next, which stays where it is.
+local function peek(queue)
+  return redis.call("ZRANGE", fair(queue), 0, 0)[1] or redis.call("LINDEX", list(queue), 0)
+end
+
+-- Take an id out of those that wait; false when it does not wait.
+local function pull(queue, id)
+  local at = redis.call("ZSCORE", fair(queue), id)
+  if at then
+    redis.call("ZREM", fair(queue), id)
+    redis.call("SET", turn(queue), at)
+  end
+  local found = redis.call("LREM", list(queue), 1, id) == 1
+  if redis.call("EXISTS", list(queue)) == 0 then
+    redis.call("DEL", fair(queue), last(queue), turn(queue))
+  end
+  return found
+end
+
 local function forget(queue, id)
+  redis.call("HDEL", owners(queue), id)
   redis.call("HDEL", msgs(queue), id)
   redis.call("HDEL", since(queue), id)
   redis.call("HDEL", tries(queue), id)
@@ -64,7 +108,7 @@ local function put_back(worker, queue, ids)
     return a.id > b.id
   end)
   for _, entry in ipairs(aged) do
-    redis.call("LPUSH", list(queue), entry.id)
+    push(queue, entry.id, true)
     wake(queue)
   end
   return #aged

@@ -20,9 +20,9 @@ end
 -- The next id of a lane; ids whose message was removed are dropped on the way.
 local function head(queue)
   while true do
-    local id = redis.call("LINDEX", list(queue), 0)
+    local id = peek(queue)
     if not id or redis.call("HEXISTS", msgs(queue), id) == 1 then return id end
-    redis.call("LPOP", list(queue))
+    pull(queue, id)
   end
 end
 
@@ -61,7 +61,8 @@ local taken = {}
 while #taken < idle do
   local lane = pick()
   if not lane then break end
-  local id = redis.call("LPOP", list(lane.queue))
+  local id = peek(lane.queue)
+  pull(lane.queue, id)
   redis.call("SADD", acks(worker, lane.queue), id)
   if lane.reserved then room = room - 1 end
   taken[#taken + 1] = {

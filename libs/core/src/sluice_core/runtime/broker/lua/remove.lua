@@ -1,5 +1,5 @@
 -- ARGV: queue, id. Takes a waiting message away; answers 1 if it was waiting, else 0.
 
-local removed = redis.call("LREM", list(ARGV[1]), 1, ARGV[2])
-if removed == 1 then forget(ARGV[1], ARGV[2]) end
-return removed
+if not pull(ARGV[1], ARGV[2]) then return 0 end
+forget(ARGV[1], ARGV[2])
+return 1

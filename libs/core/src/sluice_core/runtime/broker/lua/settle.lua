@@ -10,7 +10,7 @@ elseif redis.call("SREM", acks(worker, queue), id) == 1 then
   if what == "ack" then
     forget(queue, id)
   elseif redis.call("HEXISTS", msgs(queue), id) == 1 then
-    redis.call("RPUSH", list(queue), id)
+    push(queue, id, false)
     wake(queue)
   end
 end

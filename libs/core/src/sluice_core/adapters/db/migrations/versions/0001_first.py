@@ -185,6 +185,7 @@ def upgrade() -> None:
         sa.Column("published_at", sa.Double(), nullable=True),
         sa.Column("publishes", sa.Integer(), server_default="0", nullable=False),
         sa.Column("traceparent", sa.String(length=64), nullable=True),
+        sa.Column("owner", sa.String(length=26), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_outbox")),
     )
     op.create_index(op.f("ix_outbox_job_id"), "outbox", ["job_id"], unique=False)

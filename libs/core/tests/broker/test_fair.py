@@ -1,0 +1,119 @@
+"""Owners of bulk work take turns, however much one of them has."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice_core.domain.lanes import Lane
+from sluice_core.runtime.broker import Outgoing
+from sluice_core.runtime.broker.scripts import Settle
+
+Q = "parse.bulk"
+
+
+@pytest.fixture
+def publish(rig):
+    def publish(owner, *names):
+        return rig.broker.publish_many(
+            [Outgoing(name, "parse", Q, {"job": name}, owner=owner) for name in names]
+        )
+
+    return publish
+
+
+@pytest.fixture
+def fetch(rig):
+    def fetch(idle, worker_id="w"):
+        rules = {"room": idle, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
+        rows = rig.broker.scripts.fetch(worker_id, idle=idle, lanes=[(Q, True)], **rules)
+        return [row[1] for row in rows]
+
+    return fetch
+
+
+def test_a_second_submitter_waits_for_one_turn_only(publish, fetch):
+    publish("a", *[f"a{n:03}" for n in range(200)])
+    assert fetch(3) == ["a000", "a001", "a002"]
+    publish("b", "b0", "b1")
+    assert fetch(5) == ["a003", "b0", "a004", "b1", "a005"]
+
+
+def test_each_owner_keeps_its_own_order(publish, fetch):
+    publish("a", "a0", "a1", "a2")
+    publish("b", "b0", "b1", "b2")
+    publish("c", "c0")
+    taken = fetch(9)
+    assert [name for name in taken if name[0] == "a"] == ["a0", "a1", "a2"]
+    assert sorted(taken[:3]) == ["a0", "b0", "c0"]
+    assert sorted(taken[3:5]) == ["a1", "b1"]
+
+
+def test_absence_is_not_saved_up(publish, fetch):
+    publish("a", *[f"a{n:02}" for n in range(40)])
+    fetch(20)
+    publish("b", *[f"b{n:02}" for n in range(20)])
+    assert [name[0] for name in fetch(10)].count("a") == 5
+
+
+def test_what_comes_back_comes_first(rig, publish, fetch):
+    publish("a", "a0", "a1", "a2")
+    publish("b", "b0")
+    assert fetch(2, "gone") == ["a0", "b0"]
+    rig.broker.scripts.settle("gone", Settle.FRONT, Q, "b0", nudge=False)
+    rig.broker.scripts.settle("gone", Settle.FRONT, Q, "a0", nudge=False)
+    assert sorted(fetch(2)) == ["a0", "b0"]
+    assert fetch(2) == ["a1", "a2"]
+
+
+def test_what_was_tried_goes_behind_its_owners_others(rig, publish, fetch):
+    publish("a", "a0", "a1")
+    fetch(1)
+    rig.broker.scripts.settle("w", Settle.BACK, Q, "a0", nudge=False)
+    assert fetch(2) == ["a1", "a0"]
+
+
+def test_places_removal_and_depth_agree_with_the_turns(rig, publish, fetch):
+    publish("a", "a0", "a1", "a2")
+    publish("b", "b0")
+    assert [rig.broker.position(Q, name) for name in ("a0", "b0", "a1", "a2")] == [0, 1, 2, 3]
+    assert rig.client.llen(f"dramatiq:{Q}") == 4
+    assert rig.broker.remove(Q, "b0")
+    assert not rig.broker.remove(Q, "b0")
+    assert publish("a", "a1") == [False]
+    rig.client.hdel(f"dramatiq:{Q}.msgs", "a1")
+    assert fetch(9) == ["a0", "a2"]
+
+
+def test_nothing_stays_once_all_is_done(rig, publish, fetch):
+    publish("a", "a0", "a1")
+    publish("b", "b0")
+    for name in fetch(3):
+        rig.broker.scripts.settle("w", Settle.ACK, Q, name, nudge=False)
+    rig.broker.scripts.leave("w", [Q])
+    assert rig.client.keys("*") == [b"dramatiq:__turns__.parse"]
+
+
+def test_two_busy_workers_a_full_low_lane_and_a_second_submitter(rig, gate, wait_for):
+    """C2: long jobs, one thread each; what is freed takes the highest lane, bulk in turns."""
+    workers = [rig.worker(gate, lanes=tuple(Lane)) for _ in range(2)]
+    rig.publish("l0", "l1", lane="low")
+    wait_for(lambda: len(gate.started) == 2)
+    rig.publish(*[f"l{n}" for n in range(2, 30)], lane="low")
+    for owner in "ab":
+        names = [f"{owner}{n}" for n in range(10 if owner == "a" else 2)]
+        rig.broker.publish_many(
+            [Outgoing(name, "parse", Q, {"job": name}, owner=owner) for name in names]
+        )
+    rig.publish("d", "e")
+    rig.publish("h", lane="high")
+    rig.publish("c", lane="critical")
+    assert all(len(worker.running) == 1 for worker in workers)
+    gate.open.set()
+    wait_for(lambda: len(gate.ended) == 46)
+    order = gate.started[2:]
+    assert sorted(order[:4]) == ["c", "d", "e", "h"]
+    assert order.index("c") < order.index("d")
+    bulk = [name for name in order if name[0] in "ab"]
+    # Two threads note their beginnings: one place of tolerance.
+    assert {"b0", "b1"} <= set(bulk[:5])
+    assert order.index(bulk[0]) >= 4 + 28 - 4
