@@ -32,6 +32,7 @@ def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with running(
         tmp_path_factory.mktemp("system") / "data",
         SLUICE_EGRESS_ALLOW=allowed(world),
+        SLUICE_MAX_FILE_SIZE="1000000000",
         # For the test that looks for it where untrusted input is handled.
         HOUSE_TOKEN="hunter2",  # noqa: S106  # that test's own word
     ) as started:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 WIDTH, HEIGHT = 1280, 960
+STILL = (
+    """() => document.getAnimations().forEach((one) => { one.pause(); one.currentTime = 900; })"""
+)
 
 
 def titled(site: SampleSite, title: str, media: str = "/mp4/plain.mp4") -> str:
@@ -27,12 +30,11 @@ def fill(system: System, site: SampleSite) -> None:
     """Jobs in every state that people meet."""
     done = [
         system.submit(titled(site, "Sunrise over the harbour, in one take"), preset="720p"),
-        system.submit(titled(site, "深夜电台 第 42 期 · Night Radio"), preset="audio-m4a"),
-        system.submit(site.url("/collection?n=8&bad=5&title=Twelve%20ways%20to%20tie%20a%20knot")),
+        system.submit(titled(site, "Café de nuit, épisode 42"), preset="audio-m4a"),
+        system.submit(site.url("/collection?n=8&bad=5&title=Eight%20ways%20to%20tie%20a%20knot")),
         system.submit(site.url("/pages/video?media=/mp4/plain.mp4%3Ffail=404")),
     ]
     system.wait([job["id"] for job in done])
-    system.submit(titled(site, "The long way home"), not_before="2099-01-01T00:00:00Z")
     running_now = [
         system.submit(
             titled(
@@ -61,8 +63,9 @@ def take(browser: Browser, url: str, picture: Path) -> None:
     page.wait_for_selector("#live[data-state=on]")
     page.wait_for_selector(".job[data-status=DOWNLOADING] .bar[aria-valuenow]")
     page.locator(".kids > button").first.wait_for()
-    # The bar has just been drawn and still glides to its place.
+    # The bar has just been drawn and still glides to its place; the drifting one is stopped in view.
     page.wait_for_timeout(1200)
+    page.evaluate(STILL)
     page.screenshot(path=picture)
     page.close()
 

@@ -141,7 +141,7 @@ def test_canceled_children_count_as_missing(engine: sa.Engine) -> None:
     assert ended is not None
     assert ended.status is Status.PARTIAL
     assert ended.error is not None
-    assert ended.error.message == "0 failed and 1 were canceled of 2"
+    assert ended.error.message == "of 2 entries 1 canceled"
 
 
 def test_deleted_children_do_not_count(engine: sa.Engine) -> None:

@@ -92,7 +92,7 @@ CODES: dict[str, CodeInfo] = {
         _P, "there is no media behind the link", "Paste the link of a page that shows media."
     ),
     "incomplete": CodeInfo(
-        _T, "parts of the media are missing", "Sluice tries again and fetches what is missing."
+        _T, "parts of the media are missing", "A new try fetches only what is missing."
     ),
     "transcode_failed": CodeInfo(
         _T, "the media could not be converted", "Try another preset.", max_tries=2

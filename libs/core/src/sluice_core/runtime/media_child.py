@@ -28,6 +28,9 @@ from sluice_core.runtime.stage import Run, StageDeps
 log = structlog.get_logger(__name__)
 
 MODULE = "sluice_core.adapters.ytdlp.child"
+#: Bytes beyond the largest file allowed at which the kernel says no: the transfer itself says so
+#: sooner, in words, once the block that goes too far was written.
+FILE_SLACK = 16 * 1024 * 1024
 
 
 @contextmanager
@@ -50,6 +53,16 @@ def egress_request(settings: EgressSettings) -> dict[str, Any]:
     return {"allow": list(settings.allow), "proxy": settings.egress_proxy or None}
 
 
+def file_limit(max_file_size: int) -> int | None:
+    """What the kernel lets a child write to one file, in bytes; None is no limit.
+
+    Args:
+        max_file_size: what the operator allows, 0 for everything.
+
+    """
+    return max_file_size + FILE_SLACK if max_file_size else None
+
+
 def call(
     run: Run,
     server: ForkServer,
@@ -57,14 +70,12 @@ def call(
     *,
     on_event: Callable[[dict[str, Any]], None],
     marker: Callable[[], object] | None = None,
-    max_file_size: int | None = None,
 ) -> None:
     """Run one request in a child to its good end.
 
     Args:
         on_event: called with each event but errors, in the calling thread.
         marker: what changes with progress; without it each line is progress.
-        max_file_size: bytes that the child may write to one file.
 
     Raises:
         SluiceError: as the child said; `stalled`, `timeout`; `internal` when it crashed.
@@ -87,7 +98,7 @@ def call(
             server=server,
             request=request,
             scratch=run.scratch,
-            limits=Limits(file_size=max_file_size),
+            limits=Limits(file_size=file_limit(run.deps.settings.jobs.max_file_size)),
         ),
         on_line=on_line,
         stop=run.stop,

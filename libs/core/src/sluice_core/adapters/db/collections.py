@@ -146,12 +146,19 @@ def outcome_of(
             return Status.SUCCESS, None
         words = f"only the first {truncated} entries were taken"
         return Status.PARTIAL, JobError("too_many_entries", "permanent", words)
-    missing = f"{counts.failed} failed and {counts.canceled} were canceled of {counts.total}"
+    missing = _missing(counts)
     if counts.success:
         return Status.PARTIAL, JobError("incomplete", "permanent", missing)
     if not counts.total:
         return Status.FAILED, JobError("no_media", "permanent", "the collection is empty")
     return Status.FAILED, JobError("incomplete", "permanent", missing)
+
+
+def _missing(counts: ChildCounts) -> str:
+    """E.g. "of 8 entries 1 failed, 2 canceled"."""
+    parts = ((counts.failed, "failed"), (counts.canceled, "canceled"))
+    words = ", ".join(f"{number} {what}" for number, what in parts if number)
+    return f"of {counts.total} entries {words}"
 
 
 def unsettled(connection: sa.Connection, limit: int) -> list[str]:
