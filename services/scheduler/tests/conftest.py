@@ -41,7 +41,7 @@ def start_scheduler(
             log=log,
             ready=lambda: "scheduler_ready" in log.read_text("utf-8", "replace"),
             env={
-                "PATH": os.environ["PATH"],
+                **{k: os.environ[k] for k in ("PATH", "PYTHONPATH") if k in os.environ},
                 "SLUICE_DATA_DIR": str(tmp_path / "data"),
                 "SLUICE_DATABASE_URL": database_url,
                 "SLUICE_REDIS_URL": redis_url,

@@ -50,5 +50,6 @@ def gather(connection: sa.Connection, jobs: Sequence[Job]) -> list[Shown]:
 
 
 def _message_of(connection: sa.Connection, job_id: str) -> tuple[str, str] | None:
-    rows = outbox.of_job(connection, job_id)
+    # A callback of an earlier end may be on its way too.
+    rows = [r for r in outbox.of_job(connection, job_id) if r.actor in outbox.RUN_ACTORS]
     return (rows[-1].queue, rows[-1].id) if rows else None
