@@ -66,7 +66,7 @@ def test_thousands_in_one_request(client: FlaskClient, engine: sa.Engine) -> Non
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     "body",
-    [{"jobs": []}, {"jobs": "x"}, {}, 7, {"links": [link(1)]}, [None], ["x"] * (MAX_BATCH + 1)],
+    [{"jobs": []}, {"jobs": "x"}, {}, 7, {"links": [link(1)]}, [None], [link(1)] * (MAX_BATCH + 1)],
     ids=range(7),
 )
 def test_bad_batches_leave_nothing(client: FlaskClient, engine: sa.Engine, body: Any) -> None:

@@ -173,8 +173,13 @@ def test_submitting_works_while_redis_is_away(
     client = make_app(SLUICE_REDIS_URL=own_redis.url).test_client()
     own_redis.pause()
     begun = time.monotonic()
-    assert submit(client, "https://media.example/frozen").status_code == 202
+    frozen = submit(client, "https://media.example/frozen")
+    assert frozen.status_code == 202
     assert time.monotonic() - begun < 2
+    begun = time.monotonic()
+    # Its place in the queue can't be had now.
+    assert client.get(frozen.get_json()["links"]["self"]).status_code == 200
+    assert time.monotonic() - begun < 4
     own_redis.kill9()
     response = submit(client, "https://media.example/dead")
     assert response.status_code == 202

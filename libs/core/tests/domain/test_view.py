@@ -64,7 +64,7 @@ def test_a_name_is_escaped_in_its_address() -> None:
 
 def test_a_collection_is_as_far_as_its_children() -> None:
     parent = job(expansion_done=True, waiting_for=WaitingFor.CHILDREN)
-    counts = ChildCounts(total=4, success=2, failed=1, active=1)
+    counts = ChildCounts(total=4, success=3, failed=0, active=1)
     shown = job_view(parent, children=counts)
     assert shown["progress"]["percent"] == 75.0
     assert shown["children"]["active"] == 1
