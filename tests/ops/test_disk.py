@@ -18,7 +18,7 @@ from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running, until
 
 MIB = 1024 * 1024
-DISK, RESERVE = 96 * MIB, 32 * MIB
+DISK, RESERVE = 56 * MIB, 24 * MIB
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def system_on(data: Path, world: SampleSite, **env: str) -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def cramped(world, tmp_path_factory) -> Iterator[System]:
-    """Data on 96 MiB with 32 in reserve; finished files on another disk."""
+    """Data on 56 MiB with 24 in reserve; finished files on another disk."""
     as_root()
     storage = tmp_path_factory.mktemp("other-disk")
     with mounted(DISK) as place:
@@ -79,20 +79,20 @@ def test_temporary_and_final_files_on_different_disks(cramped, world):
 
 
 def test_too_large_a_file_is_not_begun(cramped, world):
-    link = f"/big/{90 * MIB}.mp4"
+    link = f"/big/{50 * MIB}.mp4"
     world.control(link, throttle=20 * MIB)
     [job] = cramped.wait([cramped.submit(world.url(link), preset="original")["id"]])
     assert (job["status"], job["error"]["code"]) == ("FAILED", "disk_full")
     assert job["error"]["class"] == "transient"
-    assert "90 MiB are needed" in job["error"]["message"]
+    assert "50 MiB are needed" in job["error"]["message"]
     # The parser looked at its beginning.
     assert world.stats(link).bytes < 4 * MIB
 
 
 def test_a_file_of_unknown_size_ends_when_the_disk_gets_low(cramped, world):
-    link = f"/big/{95 * MIB}.mp4"
-    world.control(link, length="chunked", throttle=15 * MIB)
-    small = "/clips/602/film.mp4?bytes=600000&throttle=100000"
+    link = f"/big/{54 * MIB}.mp4"
+    world.control(link, length="chunked", throttle=12 * MIB)
+    small = "/clips/602/film.mp4?bytes=400000&throttle=100000"
     job = cramped.submit(world.url(link), preset="original")
     beside = cramped.submit(world.url(small), preset="original")
     [job] = cramped.wait([job["id"]])
@@ -103,7 +103,7 @@ def test_a_file_of_unknown_size_ends_when_the_disk_gets_low(cramped, world):
     [beside] = cramped.wait([beside["id"]])
     assert beside["status"] == "SUCCESS", beside["error"]
     until(
-        lambda: shutil.disk_usage(cramped.data).free > DISK - 24 * MIB,
+        lambda: shutil.disk_usage(cramped.data).free > DISK - 16 * MIB,
         timeout=15,
         why=f"{shutil.disk_usage(cramped.data)}",
     )

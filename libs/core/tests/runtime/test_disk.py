@@ -10,7 +10,6 @@ import pytest
 
 from sluice_core.adapters.storage.folder import FolderStorage
 from sluice_core.domain.errors import ErrorClass, SluiceError
-from sluice_core.runtime import disk as disk_module
 from sluice_core.runtime.children.spec import LOCK_NAME
 from sluice_core.runtime.disk import Disk, used_bytes
 
@@ -108,12 +107,9 @@ def test_what_is_here_already_needs_no_room(place: Place) -> None:
         pytest.fail("was let in")
 
 
-def test_a_low_disk_ends_the_run_and_frees_its_files(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_low_disk_ends_the_run_and_frees_its_files(place: Place) -> None:
     scratch = place.run("a", b"x" * 3 * MIB)
     other = place.run("b", b"y")
-    monkeypatch.setattr(disk_module, "CHECK_EVERY", 0.0)
     with pytest.raises(SluiceError) as caught, place.disk.room(scratch, whole=10 * MIB) as room:  # noqa: PT012  # the block is what is ended
         place.free.mib = 51
         room.written(done=4 * MIB, whole=10 * MIB)
@@ -125,16 +121,6 @@ def test_a_low_disk_ends_the_run_and_frees_its_files(
     assert used_bytes(scratch) == 0
     assert (scratch / LOCK_NAME).exists()
     assert (other / "137.part").exists()
-
-
-def test_the_disk_is_looked_at_now_and_then(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    with place.disk.room(place.run("a"), whole=10 * MIB) as room:
-        room.written(done=1, whole=None)
-        place.free.mib = 0
-        room.written(done=2, whole=None)
-        monkeypatch.setattr(room, "_next_check", 0.0)
-        with pytest.raises(SluiceError):
-            room.written(done=3, whole=None)
 
 
 def test_the_system_saying_so_counts_too(place: Place) -> None:

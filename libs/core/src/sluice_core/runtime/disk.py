@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,6 @@ from sluice_core.runtime.children.spec import LOCK_NAME
 
 log = structlog.get_logger(__name__)
 
-#: Seconds between two looks while a run goes on.
-CHECK_EVERY = 2.0
 #: Share of the reserve at which running work gives way; new work is refused at the whole of it, so
 #: that an estimate that was a little low ends nothing.
 LOW_WATER = 0.5
@@ -138,10 +135,9 @@ class Room:
         self.scratch = scratch
         #: Bytes still to come.
         self.left = max(0, whole - used_bytes(scratch))
-        self._next_check = 0.0
 
     def written(self, *, done: int, whole: int | None) -> None:
-        """Told as files grow; looks at the disk now and then.
+        """Told as files grow, some times a second; each time the disk is looked at.
 
         Args:
             done: bytes of the run's files so far.
@@ -157,10 +153,7 @@ class Room:
             if left > self.left:
                 self._disk.raise_promise(self, left)
             self.left = left
-        now = time.monotonic()
-        if now >= self._next_check:
-            self._next_check = now + CHECK_EVERY
-            self._disk.check()
+        self._disk.check()
 
 
 @contextmanager
