@@ -63,7 +63,7 @@ def take(browser: Browser, url: str, picture: Path) -> None:
     page.wait_for_selector("#live[data-state=on]")
     page.wait_for_selector(".job[data-status=DOWNLOADING] .bar[aria-valuenow]")
     page.locator(".kids > button").first.wait_for()
-    # The bar has just been drawn and still glides to its place; the drifting one is stopped in view.
+    # A fresh bar still glides to its place; the drifting one is stopped in view.
     page.wait_for_timeout(1200)
     page.evaluate(STILL)
     page.screenshot(path=picture)

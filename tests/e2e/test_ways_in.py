@@ -1,0 +1,88 @@
+"""One system, three ways in: plain HTTP, the command, and batches. (The page: `test_page`.)"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+numbers = itertools.count(60_000)
+
+
+def link(world):
+    return world.url(f"/clips/{next(numbers)}/clip.mp4?bytes=300000")
+
+
+def command(system, *words):
+    return subprocess.run(
+        [sys.executable, "-m", "sluice_cli", words[0], "--url", system.url, *words[1:]],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def sha256(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def test_plain_http(system, world):
+    url = link(world)
+    body = json.dumps({"url": url, "preset": "original"}).encode()
+    request = urllib.request.Request(
+        f"{system.url}/v1/jobs", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=2) as answer:
+        assert answer.status == 202
+        job = json.load(answer)
+        assert answer.headers["Location"].endswith(job["links"]["self"])
+    [ended] = system.wait([job["id"]])
+    assert ended["status"] == "SUCCESS"
+    assert hashlib.sha256(system.download(ended)).hexdigest() == ended["files"][0]["sha256"]
+
+
+def test_the_command(system, world, tmp_path):
+    links = [link(world) for _ in range(2)]
+    done = command(system, "get", "--preset", "original", "--out", str(tmp_path), *links)
+    assert done.returncode == 0, done.stderr
+    paths = done.stdout.splitlines()
+    wanted = {world.sha256(one.removeprefix(world.url("").rstrip("/"))) for one in links}
+    assert {sha256(path) for path in paths} == wanted
+
+
+def test_the_command_tells_a_failure(system, world, tmp_path):
+    bad = world.url(f"/mp4/plain.mp4?fail=404&n={next(numbers)}")
+    done = command(system, "get", "--out", str(tmp_path), bad)
+    assert done.returncode == 1
+    assert "not_found" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_is_seen_by_all_in_the_same_words(system, world):
+    job = system.submit(link(world), preset="original")
+    [ended] = system.wait([job["id"]])
+    shown = command(system, "show", job["id"])
+    assert shown.returncode == 0
+    assert ended["step"] in shown.stdout
+    listed = system.http.get("/v1/jobs", params={"q": ended["url"]}).json()["jobs"]
+    assert [one["step"] for one in listed] == [ended["step"]]
+
+
+def test_the_same_link_again_is_the_same_job_and_is_not_fetched_again(system, world):
+    url = link(world)
+    path = url.removeprefix(world.url("").rstrip("/"))
+    first = system.submit(url, preset="original")
+    system.wait([first["id"]])
+    fetched = world.stats(path).bytes
+    again = system.submit(url, preset="original")
+    assert again["id"] == first["id"]
+    assert again["status"] == "SUCCESS"
+    assert world.stats(path).bytes == fetched
+    other = system.submit(url, preset="original", force=True)
+    assert other["id"] != first["id"]
+    system.wait([other["id"]])
