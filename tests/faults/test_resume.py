@@ -1,0 +1,301 @@
+"""What was fetched is not fetched again: after kills, on this machine and on another one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import httpx
+import psutil
+import pytest
+
+from sluice_core.adapters.storage import open_storage
+from sluice_core.runtime.pieces.manifest import Manifest
+from sluice_testing.outcome import assert_all_well, assert_nothing_left
+from sluice_testing.require import require
+from sluice_testing.system import System, running, until
+
+MIB = 1024 * 1024
+#: What may be fetched twice after one loss.
+REPEAT = 16 * MIB
+BIG = f"/big/{40 * MIB}.mp4"
+HLS = "/hls/many/40.m3u8"
+DASH = "/dash/manifest.mpd"
+FRAGMENTS_AT_ONCE = 4
+
+
+@pytest.fixture
+def site(world):
+    world.reset()
+    yield world
+    world.reset()
+
+
+@pytest.fixture
+def env(site):
+    return {"SLUICE_EGRESS_ALLOW": site.url("").removeprefix("http://").rstrip("/")}
+
+
+@pytest.fixture
+def system(tmp_path, env):
+    with running(tmp_path / "data", **env) as started:
+        yield started
+
+
+def refetched(site, path):
+    """Bytes of a whole file that went out more than once."""
+    return site.stats(path).bytes - site.size(path)
+
+
+def fragments(site, folder):
+    """Path and query of each fragment -> requests that were answered with bytes."""
+    sent = {}
+    for path, stats in site.all_stats().items():
+        if path.startswith(folder) and path.endswith((".ts", ".m4s")):
+            for exchange in stats.exchanges:
+                sent[exchange.target] = sent.get(exchange.target, 0) + (exchange.bytes > 0)
+    return sent
+
+
+def partial_bytes(system, job):
+    """Length of the job's longest partial file on this machine."""
+    found = (system.data / "scratch").glob(f"{job['id']}.*/*.part")
+    return max((path.stat().st_size for path in found), default=0)
+
+
+def attempts(system, columns, where):
+    with closing(sqlite3.connect(system.data / "sluice.db", timeout=10)) as db:
+        return db.execute(f"SELECT {columns} FROM attempts WHERE {where}").fetchall()  # noqa: S608  # constants of this file
+
+
+def kill_downloader(system):
+    system.kill("downloader")
+
+
+def kill_children(system):
+    found = attempts(system, "child_pid", "ended_at IS NULL AND child_pid IS NOT NULL")
+    assert found
+    for (pid,) in found:
+        psutil.Process(pid).kill()
+
+
+def kill_everything(system):
+    system.kill_all()
+    system.start()
+
+
+def hold(site):
+    """Let the site fall silent in the middle of each download, but not a second time."""
+    # Within one response: what is left of a file that is continued is shorter.
+    site.control(BIG, stall=24 * MIB)
+    hang = {"latency": 60, "times": FRAGMENTS_AT_ONCE}
+    site.control("/hls/*.ts", skip=24, id="hls", **hang)
+    site.control("/dash/*.m4s", skip=7, id="dash", **hang)
+
+
+def are_held(site):
+    """Whether each download waits for the site."""
+    hls, dash = fragments(site, "/hls/"), fragments(site, "/dash/")
+    return (
+        site.stats(BIG).bytes >= 24 * MIB
+        and (len(hls), sum(hls.values())) == (28, 24)
+        and sum(dash.values()) == 7
+        and len(dash) > 7
+    )
+
+
+@pytest.mark.parametrize("kill", [kill_children, kill_downloader, kill_everything])
+def test_after_a_kill_each_kind_goes_on_from_there(system, site, kill):
+    links = [BIG, HLS, DASH]
+    expected = [digest(system, site, link) for link in links]
+    site.reset()
+    hold(site)
+    jobs = [system.submit(site.url(link), preset="best", force=True) for link in links]
+    until(lambda: are_held(site), timeout=40, why="the downloads did not get there")
+    until(lambda: partial_bytes(system, jobs[0]) > REPEAT, timeout=10)
+    kill(system)
+    ended = system.wait([job["id"] for job in jobs], timeout=120)
+    assert [(job["status"], job["error"]) for job in ended] == [("SUCCESS", None)] * 3
+    assert [job["files"][0]["sha256"] for job in ended] == expected
+    assert refetched(site, BIG) <= REPEAT
+    for folder in ("/hls/", "/dash/"):
+        sent = fragments(site, folder)
+        assert sum(sent.values()) - len(sent) <= FRAGMENTS_AT_ONCE, sent
+
+
+def digest(system, site, link):
+    """What an undisturbed run makes of the link."""
+    [job] = system.wait([system.submit(site.url(link), preset="best")["id"]])
+    assert job["error"] is None
+    return job["files"][0]["sha256"]
+
+
+def test_a_drained_download_is_handed_back_and_goes_on(tmp_path, site, env):
+    with running(tmp_path / "data", SLUICE_DOWNLOAD_DRAIN_GRACE="0.5", **env) as system:
+        site.control(BIG, stall=24 * MIB)
+        job = system.submit(site.url(BIG), preset="original")
+        until(lambda: partial_bytes(system, job) > REPEAT, timeout=30)
+        system.part("downloader").terminate()
+        assert_all_well(system, site, [job], [BIG])
+        outcomes = attempts(system, "outcome", "stage = 'download' ORDER BY number")
+    assert outcomes == [("handed_back",), ("ok",)]
+    assert refetched(site, BIG) <= REPEAT
+
+
+def test_the_work_of_a_writer_that_lives_is_not_taken_over(system, site, env):
+    link = "/clips/7/clip.mp4?bytes=6000000"
+    path = link.partition("?")[0]
+    site.control(path, throttle=100_000)
+    job = system.submit(site.url(link), preset="original")
+    until(lambda: partial_bytes(system, job) > 200_000, timeout=30)
+    site.control(path)
+    first = system.part("downloader")
+    [(child,)] = attempts(system, "child_pid", "ended_at IS NULL AND child_pid IS NOT NULL")
+    [before] = (system.data / "scratch").glob(f"{job['id']}.download.*")
+    first.suspend()
+    second = another_downloader(system, env)
+    try:
+        [ended] = system.wait([job["id"]], timeout=90)
+        # All the while it wrote into a folder of its own.
+        assert psutil.Process(child).status() != psutil.STATUS_ZOMBIE
+        assert before.exists()
+        assert [file["sha256"] for file in ended["files"]] == [site.sha256(link)]
+        assert site.stats(link).bytes > 6_000_000 + 200_000
+    finally:
+        first.resume()
+        second.terminate()
+        second.wait(30)
+    assert_nothing_left(system, artifacts=1)
+
+
+def another_downloader(system, env):
+    """A second worker on the same data folder."""
+    socket = next(system.data.rglob("*.sock"))
+    settings = {
+        "SLUICE_DATA_DIR": str(system.data),
+        "SLUICE_REDIS_URL": f"unix://{socket}?db=0",
+        "SLUICE_LOG_FORMAT": "json",
+        **env,
+    }
+    with system.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "sluice_downloader"],
+            env={**os.environ, **settings},
+            stdout=log,
+            stderr=log,
+        )
+
+
+SMALL = 10 * MIB
+
+#: What the site does from the second request for the media on.
+CHANGES = {
+    f"/big/{SMALL + 1}.mp4": {"ranges": "no"},
+    f"/big/{SMALL + 2}.mp4": {"change": 1},
+    f"/big/{SMALL + 3}.mp4": {"change": 1, "ranges": "no"},
+    f"/big/{SMALL + 4}.mp4": {"fail": 416, "times": 1},
+}
+#: What it does in the middle of the body.
+CUTS = {
+    f"/big/{SMALL + 5}.mp4": {"reset": 6 * MIB, "times": 3},
+    f"/big/{SMALL + 6}.mp4": {"short": 6 * MIB, "times": 3},
+    f"/big/{SMALL + 7}.mp4": {"length": "close"},
+    f"/big/{SMALL + 8}.mp4": {"ranges": "no", "reset": 6 * MIB, "times": 3},
+}
+
+
+def test_sites_that_change_or_cut_a_file_give_no_mixed_one(system, site):
+    for path in CHANGES:
+        site.control(path, stall=6 * MIB)
+    jobs = {path: system.submit(site.url(path), preset="original") for path in CHANGES}
+    for job in jobs.values():
+        until(lambda job=job: partial_bytes(system, job) > MIB, timeout=30)
+    kill_children(system)
+    for path, control in (CHANGES | CUTS).items():
+        site.control(path, **control)
+    jobs |= {path: system.submit(site.url(path), preset="original") for path in CUTS}
+    ended = system.wait([job["id"] for job in jobs.values()], timeout=120)
+    for path, job in zip(jobs, ended, strict=True):
+        assert job["error"] is None, path
+        assert job["files"][0]["sha256"] == sha256(site.url(path)), path
+
+
+def sha256(url):
+    """Digest of what the site serves now."""
+    return hashlib.sha256(httpx.get(url, timeout=30).content).hexdigest()
+
+
+HUGE = f"/big/{100 * MIB}.mp4"
+
+
+@pytest.fixture
+def shared(env, postgres_url, weed_server, redis_url):
+    """Settings of machines that share nothing but the three stores."""
+    return {
+        **env,
+        "SLUICE_DATABASE_URL": postgres_url,
+        "SLUICE_STORAGE_URL": weed_server.new_bucket(),
+        "SLUICE_REDIS_URL": redis_url,
+    }
+
+
+def lose(system):
+    system.kill_all()
+
+
+def drain(system):
+    assert system.stop() == 0
+
+
+@pytest.mark.parametrize(("leave", "repeat"), [(lose, REPEAT), (drain, 0)])
+def test_another_machine_goes_on(tmp_path, site, shared, leave, repeat):
+    storage = open_storage(shared["SLUICE_STORAGE_URL"])
+    site.control(HUGE, stall=60 * MIB)
+    first = System(tmp_path / "first", {**shared, "SLUICE_DOWNLOAD_DRAIN_GRACE": "0.5"})
+    first.start()
+    try:
+        job = first.submit(site.url(HUGE), preset="original")
+        until(lambda: saved_bytes(storage, job) >= 48 * MIB, timeout=60)
+        fetched = partial_bytes(first, job)
+        on_the_wire = site.stats(HUGE).bytes - fetched
+        assert fetched < 61 * MIB
+    finally:
+        leave(first)
+    shutil.rmtree(first.data)
+    second_user = pwd.getpwnam("nobody")
+    data = tmp_path / "second"
+    data.mkdir()
+    os.chown(data, second_user.pw_uid, second_user.pw_gid)
+    second = System(data, shared, prefix=as_user(second_user))
+    second.start()
+    try:
+        assert second.part("downloader").uids().real == second_user.pw_uid
+        [ended] = second.wait([job["id"]], timeout=90)
+        assert (ended["status"], ended["error"]) == ("SUCCESS", None)
+        assert ended["files"][0]["sha256"] == site.sha256(HUGE)
+        assert refetched(site, HUGE) <= repeat + on_the_wire
+        until(lambda: not list(storage.keys("work/")), timeout=30)
+        assert len(list(storage.keys("files/"))) == 1
+    finally:
+        second.stop()
+
+
+def saved_bytes(storage, job):
+    keys = [key for key in storage.keys(f"work/{job['id']}/") if key.endswith("/manifest.json")]
+    return sum(Manifest.loads(b"".join(storage.read(key))).length for key in keys)
+
+
+def as_user(user):
+    """Run as another user that may read, but not write, what is this one's."""
+    if os.geteuid() != 0:
+        return []
+    program = shutil.which("setpriv")
+    require(program, "setpriv")
+    caps = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]
+    return [program, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", *caps]
