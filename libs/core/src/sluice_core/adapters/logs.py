@@ -31,7 +31,8 @@ def configure(
         structlog.processors.format_exc_info,
     ]
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer()
+        # The fancy tracebacks print local variables, secrets among them.
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         if shown == "console"
         else structlog.processors.JSONRenderer(ensure_ascii=False)
     )

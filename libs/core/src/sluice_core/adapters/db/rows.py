@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +11,15 @@ from sluice_core.adapters.db.schema import jobs
 from sluice_core.domain.job import Artifact, Job, JobError, Progress, Request
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.domain.states import Status, WaitingFor
+
+
+_OWN_COLUMNS = ("url", "preset", "lane")
+#: What a request may say without a column of its own -> what it says when it says nothing.
+_OPTIONS = {
+    field.name: getattr(Request(url=""), field.name)
+    for field in fields(Request)
+    if field.name not in _OWN_COLUMNS
+}
 
 
 def to_job(row: sa.Row[Any]) -> Job:
@@ -65,10 +74,8 @@ def to_job(row: sa.Row[Any]) -> Job:
 
 def options_of(request: Request) -> dict[str, Any]:
     """The `options` column: what has no column of its own, defaults left out."""
-    values = asdict(request)
-    plain = asdict(Request(url=""))
-    own_columns = ("url", "preset", "lane")
-    return {k: v for k, v in values.items() if k not in own_columns and v != plain[k]}
+    values = {name: getattr(request, name) for name in _OPTIONS}
+    return {name: value for name, value in values.items() if value != _OPTIONS[name]}
 
 
 def progress_columns(progress: Progress) -> dict[str, Any]:
