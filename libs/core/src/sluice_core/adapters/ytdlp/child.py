@@ -20,6 +20,7 @@ from sluice_core.adapters.ytdlp.errors import map_error
 from sluice_core.adapters.ytdlp.extract import extract
 from sluice_core.adapters.ytdlp.fetch import fetch
 from sluice_core.adapters.ytdlp.options import Network, base_params
+from sluice_core.adapters.ytdlp.warm import warm_up
 from sluice_core.adapters.ytdlp.ydl import Downloader, share_tls_context
 from sluice_core.domain.errors import SluiceError
 
@@ -41,6 +42,8 @@ def preload() -> None:
             extractor.suitable(link)
             # A page without anything: nothing matches, so nothing is asked of any site.
             deque(extractor.extract_from_webpage(ydl, link, "<html></html>"), maxlen=0)
+    # Last: the cache of patterns forgets the oldest.
+    warm_up()
 
 
 def main(request: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:

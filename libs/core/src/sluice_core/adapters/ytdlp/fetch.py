@@ -112,6 +112,8 @@ def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> N
         # Loads the cookies that came with the link, each for its own site.
         headers = ydl._calc_headers(fmt, load_cookies=True)  # noqa: SLF001  # as for a stored info
         downloader = kind(ydl, params)
+        # The library's own report makes lines for a terminal, a millisecond each, even when quiet.
+        downloader._progress_hooks.clear()  # noqa: SLF001  # it has no parameter for that
         downloader.best_block_size = block_size
         downloader.add_progress_hook(_progress(file, request, emit))
         try:
