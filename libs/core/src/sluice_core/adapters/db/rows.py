@@ -12,7 +12,6 @@ from sluice_core.domain.job import Artifact, Job, JobError, Progress, Request
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.domain.states import Status, WaitingFor
 
-
 _OWN_COLUMNS = ("url", "preset", "lane")
 #: What a request may say without a column of its own -> what it says when it says nothing.
 _OPTIONS = {
