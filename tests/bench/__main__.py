@@ -20,6 +20,7 @@ from pathlib import Path
 from sluice_core.adapters.binaries import ffprobe_path
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
+from tests.bench.throughput import throughput
 
 RESULTS = Path("bench/results.json")
 YT_DLP = Path(sys.executable).with_name("yt-dlp")
@@ -135,6 +136,7 @@ def main() -> None:
                 results["200 MB"] = bench.ratio(200_000_000, rounds=5)
                 results["50 x 1 MB"] = bench.ratio(1_000_000, count=50, rounds=3, check=False)
                 results["pickup"] = bench.pickup(20)
+        results["no-op messages"] = throughput()
     finally:
         shutil.rmtree(folder)
     RESULTS.parent.mkdir(exist_ok=True)
