@@ -11,6 +11,7 @@ import gevent
 import sqlalchemy as sa
 from pydantic import ValidationError
 
+from sluice_api.backlog import check_room
 from sluice_api.deps import Deps
 from sluice_api.models import MAX_BATCH, JobRequest
 from sluice_api.problems import Code, ProblemError, of_validation
@@ -97,7 +98,10 @@ def place_lines(deps: Deps, lines: Sequence[Line]) -> list[Line]:
     placed: dict[int, Accepted | ProblemError] = {}
     orders = [(line.number, line.outcome) for line in lines if isinstance(line.outcome, Order)]
     for chunk in _chunks(orders, CHUNK):
-        outcomes = _place_chunk(deps, [order for _, order in chunk])
+        try:
+            outcomes = _place_chunk(deps, [order for _, order in chunk])
+        except ProblemError as exc:
+            outcomes = [exc] * len(chunk)
         placed.update(zip((number for number, _ in chunk), outcomes, strict=True))
         new = [o for o in outcomes if isinstance(o, Accepted) and o.message]
         deps.publisher.send([o.message for o in new if o.message], [o.job for o in new])
@@ -108,10 +112,16 @@ def _place_chunk(deps: Deps, orders: Sequence[Order]) -> list[Accepted | Problem
     now = deps.clock()
     retention = deps.settings.jobs.retention_files
 
+    cap = deps.settings.jobs.max_active_jobs
+
     def work(connection: sa.Connection) -> list[Accepted | ProblemError]:
+        placed: list[Accepted | ProblemError]
         if all(order.idempotency_key is None for order in orders):
-            return list(place_many(connection, orders, now=now, retention=retention))
-        return [_place_one(connection, order, now, retention) for order in orders]
+            placed = [*place_many(connection, orders, now=now, retention=retention)]
+        else:
+            placed = [_place_one(connection, order, now, retention) for order in orders]
+        check_room(connection, placed, cap=cap)
+        return placed
 
     return write_until_won(deps, work)
 

@@ -46,6 +46,8 @@ class Code(StrEnum):
     FORBIDDEN = "forbidden"
     #: This Idempotency-Key was used with another body.
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
+    #: As many jobs are under way as this installation takes: try again later.
+    TOO_MANY_JOBS = "too_many_jobs"
     #: A store is away, or all stream places are taken: try again later.
     UNAVAILABLE = "unavailable"
     #: A fault of ours; the log says more.

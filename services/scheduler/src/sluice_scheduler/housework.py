@@ -93,6 +93,8 @@ def purge_rows(deps: StageDeps, stop: Event) -> str:
         stop,
         lambda c: sweeps.purge_rows(c, older_than=older_than, now=now, limit=BATCH),
     )
+    cap = deps.settings.jobs.max_ended_jobs
+    purged += _repeat(deps, stop, lambda c: sweeps.purge_excess(c, cap=cap, now=now, limit=BATCH))
     with write(deps.engine) as connection:
         others = idempotency.purge(connection, now=now)
         others += schedules.purge_firings(connection)

@@ -110,6 +110,10 @@ class JobSettings(_Group):
     max_file_size: int = Field(0, ge=0)
     #: Longest collection, entries.
     max_entries: int = Field(5000, ge=1, le=100_000)
+    #: Jobs that may be under way at once, children included; more are refused for a while.
+    max_active_jobs: int = Field(100_000, ge=1)
+    #: Ended jobs that are remembered; the oldest go, with their files, before their time.
+    max_ended_jobs: int = Field(1_000_000, ge=1)
     #: Extra presets, a TOML file.
     presets_file: Path | None = None
     #: How long finished files are kept, seconds.

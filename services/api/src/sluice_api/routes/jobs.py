@@ -10,6 +10,7 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 
 from sluice_api import models as m
+from sluice_api.backlog import check_room
 from sluice_api.batch import place_lines, read_lines, write_until_won
 from sluice_api.bodies import batch_lines
 from sluice_api.caller import Caller, need
@@ -72,8 +73,14 @@ def _submit(deps: Deps, caller: Caller, body: m.JobRequest, key: str | None) -> 
     if key is not None:
         order = order.with_key(idempotency.key_of(caller.api_key_id, key))
     now = deps.clock()
-    retention = deps.settings.jobs.retention_files
-    return write_until_won(deps, lambda c: place(c, order, now=now, retention=retention))
+    limits = deps.settings.jobs
+
+    def work(connection: sa.Connection) -> Accepted:
+        placed = place(connection, order, now=now, retention=limits.retention_files)
+        check_room(connection, [placed], cap=limits.max_active_jobs)
+        return placed
+
+    return write_until_won(deps, work)
 
 
 def _submitted(deps: Deps, placed: Accepted) -> Response:

@@ -13,9 +13,12 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import api_keys
 from sluice_core.adapters.ids import new_id
+from sluice_core.domain.errors import ConfigError
 
 #: Lets people and secret scanners tell what a leaked text is.
 KEY_PREFIX = "sluice_"
+#: Open keys, and revoked ones that are remembered beside them.
+MAX_KEYS = 1_000
 #: Bytes of randomness in a key: guessing is hopeless, so no slow hash is needed.
 KEY_BYTES = 32
 
@@ -54,10 +57,12 @@ def create(
 
     Raises:
         ValueError: no scope was given.
+        ConfigError: there are as many open keys as there may be.
 
     """
     if not scopes:
         raise ValueError("a key without a scope opens nothing")
+    _make_room(connection)
     text = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
     key = ApiKey(new_id(), name[:128], frozenset(scopes), hash_of(text), now)
     connection.execute(
@@ -70,6 +75,23 @@ def create(
         )
     )
     return text, key
+
+
+def _make_room(connection: sa.Connection) -> None:
+    """Refuse when all places are taken, and forget the oldest of too many revoked keys."""
+    is_open = api_keys.c.revoked_at.is_(None)
+    full = sa.select(api_keys.c.id).where(is_open).offset(MAX_KEYS - 1).limit(1)
+    if connection.execute(full).first() is not None:
+        raise ConfigError(f"There are already {MAX_KEYS} open keys; revoke some first.")
+    newest_over = connection.execute(
+        sa.select(api_keys.c.id)
+        .where(~is_open)
+        .order_by(api_keys.c.id.desc())
+        .offset(MAX_KEYS)
+        .limit(1)
+    ).scalar()
+    if newest_over is not None:
+        connection.execute(sa.delete(api_keys).where(~is_open, api_keys.c.id <= newest_over))
 
 
 def hash_of(text: str) -> str:

@@ -189,6 +189,12 @@ child_counts = parts.child_counts
 files_of = parts.files_of
 
 
+def has_active_beyond(connection: sa.Connection, cap: int) -> bool:
+    """Whether more jobs than the cap have not ended, children included."""
+    query = sa.select(jobs.c.id).where(jobs.c.status.in_(_ACTIVE)).offset(cap).limit(1)
+    return connection.execute(query).first() is not None
+
+
 def attempts_of(connection: sa.Connection, job_id: str) -> list[sa.Row[Any]]:
     """Every run of a job, oldest first; columns as in the schema."""
     query = sa.select(attempts).where(attempts.c.job_id == job_id).order_by(attempts.c.id)

@@ -45,6 +45,9 @@ class Message:
     deliveries: int = 1
 
 
+#: Runs of one job's stage that are remembered, the newest ones.
+ATTEMPTS_KEPT = 100
+
 _NO_PROGRESS = progress_columns(Progress())
 _ACTIVE = [s.value for s in ACTIVE]
 #: What only a run itself writes.
@@ -97,11 +100,13 @@ def claim(
     job = to_job(won)
     published = outbox.get(connection, message.id)
     outbox.remove_of_job(connection, job.id)
-    number = connection.execute(
-        sa.select(sa.func.count()).where(
-            attempts.c.job_id == job.id, attempts.c.stage == stage.value
-        )
-    ).scalar_one()
+    same_stage = sa.and_(attempts.c.job_id == job.id, attempts.c.stage == stage.value)
+    newest = connection.execute(sa.select(sa.func.max(attempts.c.number)).where(same_stage))
+    number = newest.scalar() or 0
+    if number >= ATTEMPTS_KEPT:
+        # Uncounted runs, e.g. handed back ones, have no other end.
+        outdated = attempts.c.number <= number + 1 - ATTEMPTS_KEPT
+        connection.execute(sa.delete(attempts).where(same_stage, outdated))
     attempt_id = attempt_id or new_id()
     connection.execute(
         sa.insert(attempts).values(

@@ -123,6 +123,23 @@ def purge_rows(connection: sa.Connection, *, older_than: float, now: float, limi
     return len(ids)
 
 
+def purge_excess(connection: sa.Connection, *, cap: int, now: float, limit: int) -> int:
+    """Mark the oldest ended jobs beyond the cap for deletion, files and all; returns how many."""
+    ended = sa.and_(jobs.c.status.in_(_TERMINAL), jobs.c.deleted_at.is_(None))
+    newest_over = connection.execute(
+        sa.select(jobs.c.id).where(ended).order_by(jobs.c.id.desc()).offset(cap).limit(1)
+    ).scalar()
+    if newest_over is None:
+        return 0
+    oldest = sa.select(jobs.c.id).where(ended, jobs.c.id <= newest_over).limit(limit)
+    ids = list(connection.execute(oldest).scalars())
+    gone = {"deleted_at": now, "sweep_at": now, "dedup_key": None, "updated_at": now}
+    connection.execute(
+        sa.update(jobs).where(jobs.c.id.in_(ids), ended).values(**gone, **next_version())
+    )
+    return len(ids)
+
+
 def _orphans(older_than: float) -> sa.Select[tuple[object, ...]]:
     return sa.select(jobs).where(
         jobs.c.status.in_(_ACTIVE),
