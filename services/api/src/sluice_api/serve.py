@@ -14,13 +14,11 @@ import sys
 from gevent import monkey
 
 EXIT_CONFIG = 2
-#: Seconds that running requests get after SIGTERM; streams end at once.
-GRACE = 2
-#: Connections of one process.
-MAX_CONNECTIONS = 8_000
 #: Milliseconds after which a peer that takes nothing is given up: longer than a paused player's
 #: patience, shorter than the kernel's.
 PEER_PATIENCE = 120_000
+#: Descriptors beside those of connections: stores, logs, stored files.
+SPARE_FILES = 256
 
 
 def main() -> None:
@@ -39,14 +37,14 @@ def main() -> None:
 def _serve() -> None:
     # The parent loads the code once, so that workers share its pages; stores are opened by them.
     from sluice_api.deps import check_settings  # noqa: PLC0415
-    from sluice_api.server import Server  # noqa: PLC0415
+    from sluice_api.server import MAX_CONNECTIONS, Server  # noqa: PLC0415
     from sluice_core.adapters import logs, settings  # noqa: PLC0415
 
     loaded = settings.load()
     logs.configure(level=loaded.log.log_level, log_format=loaded.log.log_format, process="api")
     check_settings(loaded)
     listener = listen(loaded.http.http_host, loaded.http.http_port)
-    _raise_file_limit()
+    _raise_file_limit(MAX_CONNECTIONS + SPARE_FILES)
     gc.collect()
     gc.freeze()
     Server(loaded, listener).run()
@@ -80,10 +78,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _raise_file_limit() -> None:
+def _raise_file_limit(wanted: int) -> None:
     """Each stream holds a descriptor; the soft limit is often 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_CONNECTIONS + 256
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -13,10 +13,14 @@ from gunicorn.workers.ggevent import GeventWorker
 # Loaded before the fork, opened after it.
 from sluice_api.app import EXTENSION, create_app
 from sluice_api.deps import Deps
-from sluice_api.serve import GRACE, MAX_CONNECTIONS
 from sluice_core.adapters.settings import Settings
 
 log = structlog.get_logger(__name__)
+
+#: Seconds that running requests get after SIGTERM; streams end at once.
+GRACE = 2
+#: Connections of one process.
+MAX_CONNECTIONS = 8_000
 
 
 class Logger(glogging.Logger):
