@@ -10,6 +10,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import redis
+
 numbers = itertools.count(60_000)
 
 
@@ -86,3 +88,44 @@ def test_the_same_link_again_is_the_same_job_and_is_not_fetched_again(system, wo
     other = system.submit(url, preset="original", force=True)
     assert other["id"] != first["id"]
     system.wait([other["id"]])
+
+
+def test_redis_and_messages_hold_references_only(system, world):
+    """Nothing in Redis grows with what a stage found: a list of 60 entries, a plan, a file."""
+    jobs = [
+        system.submit(world.url(f"/collection?n=60&t={next(numbers)}"), preset="original"),
+        system.submit(f"{link(world)}&throttle=100000", preset="original"),
+    ]
+    largest = 0
+    while system.job(jobs[1]["id"])["status"] != "SUCCESS":
+        largest = max(largest, *sizes(system))
+    assert 0 < largest < LARGEST_VALUE
+    system.wait([job["id"] for job in jobs], timeout=120)
+
+
+#: Bytes of one message, event or field: ids and figures, never a description or a list.
+LARGEST_VALUE = 2_000
+
+
+def sizes(system):
+    """Bytes of every single value in Redis."""
+    socket = next(system.data.rglob("*.sock"))
+    for database in (0, 1):
+        with redis.Redis(unix_socket_path=str(socket), db=database) as client:
+            for key in client.scan_iter():
+                yield from map(len, values(client, key))
+
+
+def values(client, key):
+    kind = client.type(key).decode()
+    if kind == "string":
+        return [client.get(key) or b""]
+    if kind == "hash":
+        return client.hvals(key)
+    if kind == "list":
+        return client.lrange(key, 0, -1)
+    if kind in ("set", "zset"):
+        return client.zrange(key, 0, -1) if kind == "zset" else client.smembers(key)
+    if kind == "stream":
+        return [v for _, fields in client.xrange(key) for v in fields.values()]
+    return []
