@@ -36,8 +36,13 @@ def waiting(rig, queue="download.default"):
 
 def test_an_old_message_starts_nothing(rig):
     job, message = rig.job_at()
-    rig.run(advance, message)
+
+    def handle(run):
+        raise SluiceError(code="network")
+
+    rig.run(handle, message)
     before = rig.now(job)
+    assert before.waiting_for is WaitingFor.RETRY  # for the same stage, at a later epoch
     rig.run(never, message)
     rig.run(never, replace(message, epoch=message.epoch + 7))
     assert rig.now(job) == before
