@@ -1,0 +1,114 @@
+"""Each kind of row is filled past its cap."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from sluice_core.adapters.db import access, idempotency, jobs, runs, sweeps
+from sluice_core.adapters.db.access import MAX_KEYS, Scope
+from sluice_core.adapters.db.engine import write
+from sluice_core.adapters.db.schema import api_keys, attempts, idempotency_keys
+from sluice_core.adapters.db.schema import jobs as jobs_table
+from sluice_core.adapters.db.schema import outbox as outbox_table
+from sluice_core.adapters.ids import new_id
+from sluice_core.domain.errors import ConfigError
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.states import ACTIVE, Status
+from sluice_testing.factories import NOW, make_job, make_job_in, run_at, start_run
+
+
+def test_runs_of_a_job_keep_the_newest(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        first = run_at(c, Actor.DOWNLOAD)
+        runs.hand_back(c, first, now=NOW)
+        for _ in range(runs.ATTEMPTS_KEPT + 4):
+            run = start_run(c, first.job.id)
+            runs.hand_back(c, run, now=NOW)
+        kept = jobs.attempts_of(c, first.job.id)
+    download = [a.number for a in kept if a.stage == "download"]
+    assert len(download) == runs.ATTEMPTS_KEPT
+    assert download == list(range(6, runs.ATTEMPTS_KEPT + 6))
+    assert run.number == runs.ATTEMPTS_KEPT + 5
+    assert [a.number for a in kept if a.stage == "parse"] == [1]
+
+
+def test_orders_of_a_job_do_not_pile_up(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = make_job(c)
+        for _ in range(20):
+            runs.hand_back(c, start_run(c, job.id), now=NOW)
+        count = c.execute(sa.select(sa.func.count()).select_from(outbox_table)).scalar_one()
+    assert count == 1
+
+
+def test_open_keys_are_refused_beyond_the_cap_and_revoked_ones_forgotten(
+    engine: sa.Engine,
+) -> None:
+    def row(*, revoked: bool) -> dict[str, object]:
+        i = new_id()
+        end = NOW if revoked else None
+        return {"id": i, "name": "n", "hash": i, "scopes": "read", "created_at": NOW,
+                "revoked_at": end}  # fmt: skip
+
+    with write(engine) as c:
+        rows = [row(revoked=n < MAX_KEYS + 3) for n in range(2 * MAX_KEYS + 2)]
+        c.execute(sa.insert(api_keys), rows)
+        _, last = access.create(c, name="last", scopes=[Scope.READ], now=NOW)
+        keys = access.list_keys(c)
+        assert sum(key.revoked_at is not None for key in keys) == MAX_KEYS
+        assert keys[0].id == rows[3]["id"]
+        assert sum(key.revoked_at is None for key in keys) == MAX_KEYS
+        with pytest.raises(ConfigError, match="revoke some first"):
+            access.create(c, name="one too many", scopes=[Scope.READ], now=NOW)
+        access.revoke(c, last.id, now=NOW)
+        access.create(c, name="in its place", scopes=[Scope.READ], now=NOW)
+
+
+def test_ended_jobs_beyond_the_cap_go_with_their_files_oldest_first(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        ended = [make_job_in(c, Status.SUCCESS).id for _ in range(4)]
+        active = make_job(c).id
+        ended += [make_job_in(c, Status.FAILED).id]
+        assert sweeps.purge_excess(c, cap=5, now=NOW, limit=9) == 0
+        assert sweeps.purge_excess(c, cap=2, now=NOW, limit=2) == 2
+        assert sweeps.purge_excess(c, cap=2, now=NOW, limit=2) == 1
+        assert sweeps.purge_excess(c, cap=2, now=NOW, limit=2) == 0
+        assert set(jobs.get_many(c, [*ended, active])) == {*ended[3:], active}
+        assert sorted(sweeps.due_ids(c, now=NOW, limit=9))[:3] == ended[:3]
+
+
+def test_active_jobs_are_counted_to_the_cap(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        for status in Status:
+            make_job_in(c, status)
+        active = c.execute(
+            sa.select(sa.func.count()).where(jobs_table.c.status.in_([s.value for s in ACTIVE]))
+        ).scalar_one()
+        assert jobs.has_active_beyond(c, active - 1)
+        assert not jobs.has_active_beyond(c, active)
+
+
+def test_idempotency_keys_last_a_day(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = make_job(c)
+        for n in range(3):
+            at = NOW + n * 50_000
+            assert idempotency.remember(c, f"k{n}", body_hash="b", job_id=job.id, now=at)
+        assert idempotency.purge(c, now=NOW + 100_000) == 1
+        left = c.execute(sa.select(idempotency_keys.c.key)).scalars().all()
+    assert sorted(left) == ["k1", "k2"]
+
+
+def test_nothing_of_a_purged_job_is_left(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = make_job_in(c, Status.SUCCESS)
+        idempotency.remember(c, "k", body_hash="b", job_id=job.id, now=NOW)
+        later = NOW + 90 * 86_400.0
+        sweeps.expire_files(c, now=later, limit=9)
+        assert sweeps.purge_rows(c, older_than=later, now=later, limit=9) == 1
+        sweep = sweeps.begin(c, job.id, now=later)
+        assert sweep is not None
+        sweeps.done(c, sweep)
+        for table in (jobs_table, attempts, outbox_table, idempotency_keys):
+            assert c.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() == 0

@@ -1,0 +1,68 @@
+"""What clients can fill: jobs under way, and each request by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+from flask import Flask
+
+from sluice_core.adapters.db.engine import read
+from sluice_core.adapters.db.schema import jobs
+
+LINK = "https://media.example/film"
+
+
+def count(engine: sa.Engine) -> int:
+    with read(engine) as connection:
+        found: int = connection.execute(sa.select(sa.func.count()).select_from(jobs)).scalar_one()
+    return found
+
+
+def test_jobs_under_way_are_refused_beyond_the_cap(
+    make_app: Callable[..., Flask], engine: sa.Engine
+) -> None:
+    client = make_app(SLUICE_MAX_ACTIVE_JOBS="3").test_client()
+    ids = [client.post("/v1/jobs", json={"url": f"{LINK}/{n}"}).get_json()["id"] for n in range(3)]
+    refused = client.post("/v1/jobs", json={"url": f"{LINK}/4"})
+    assert (refused.status_code, refused.get_json()["code"]) == (429, "too_many_jobs")
+    assert int(refused.headers["Retry-After"]) > 0
+    assert count(engine) == 3
+    # What asks for no new job is answered as ever.
+    known = client.post("/v1/jobs", json={"url": f"{LINK}/0"})
+    assert known.status_code < 300
+    assert known.get_json()["id"] == ids[0]
+    assert client.post(f"/v1/jobs/{ids[0]}/cancel").status_code == 202
+    assert client.post("/v1/jobs", json={"url": f"{LINK}/4"}).status_code == 202
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_batch_that_is_too_much_is_refused_line_by_line(
+    make_app: Callable[..., Flask], engine: sa.Engine
+) -> None:
+    client = make_app(SLUICE_MAX_ACTIVE_JOBS="3").test_client()
+    links = [f"{LINK}/{n}" for n in range(4)]
+    response = client.post("/v1/jobs:batch", json=links)
+    assert response.status_code == 422
+    results = response.get_json()["results"]
+    assert [line["error"]["code"] for line in results] == ["too_many_jobs"] * 4
+    assert count(engine) == 0
+    assert client.post("/v1/jobs:batch", json=links[:3]).get_json()["accepted"] == 3
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"url": LINK, "metadata": {"k": "x" * 16_380}}, 422),
+        ({"url": LINK, "metadata": {"k": "x" * 16_000}}, 202),
+        ({"url": LINK + "/" + "x" * 5_000}, 422),
+        ({"url": LINK, "subtitles": ["en"] * 33}, 422),
+        ({"url": LINK, "items": "1," * 251}, 422),
+    ],
+)
+def test_each_part_of_a_request_has_a_size(
+    make_app: Callable[..., Flask], body: dict[str, object], status: int
+) -> None:
+    assert make_app().test_client().post("/v1/jobs", json=body).status_code == status
