@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from sluice_core.adapters import settings
-from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db import claims, jobs, runs
 from sluice_core.adapters.db.dead_letters import list_page
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.outbox import OutboxRow
@@ -58,6 +58,8 @@ class Rig:
         self.storage = open_storage(self.loaded.store.effective_storage_url)
         self.storage.check()
         self._deps: dict[Actor, StageDeps] = {}
+        #: Whether processes watch over their runs.
+        self.watch = True
 
     def deps(self, stage: Actor = Actor.DOWNLOAD) -> StageDeps:
         """Of one process of the stage; its watch over runs is started."""
@@ -67,8 +69,9 @@ class Rig:
 
     def new_deps(self, stage: Actor) -> StageDeps:
         deps = make_deps(stage, self.loaded, self.stack, engine=self.engine, storage=self.storage)
-        deps.running.start()
-        self.stack.callback(deps.running.stop)
+        if self.watch:
+            deps.running.start()
+            self.stack.callback(deps.running.stop)
         return deps
 
     def worker(self, handle: Handler, stage: Actor = Actor.DOWNLOAD) -> StageDeps:
@@ -80,7 +83,7 @@ class Rig:
         self.stack.callback(worker.drain, 0.0)
         return deps
 
-    def job_at(self, stage: Actor = Actor.DOWNLOAD, **fields: Any) -> tuple[Job, runs.Message]:
+    def job_at(self, stage: Actor = Actor.DOWNLOAD, **fields: Any) -> tuple[Job, claims.Message]:
         """A job that waits for the stage, and its message, not published."""
         with write(self.engine) as c:
             if stage is Actor.PARSE:
@@ -98,7 +101,7 @@ class Rig:
         order = OutboxRow(row.id, row.job_id, Actor(row.actor), row.queue, row.epoch, due_at=0.0)
         publish_now(deps.broker, [order], now=time.time())
 
-    def run(self, handle: Handler, message: runs.Message, stage: Actor = Actor.DOWNLOAD) -> None:
+    def run(self, handle: Handler, message: claims.Message, stage: Actor = Actor.DOWNLOAD) -> None:
         run_stage(self.deps(stage), handle, message)
 
     def now(self, job: Job) -> Job:
