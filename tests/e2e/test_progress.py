@@ -43,7 +43,7 @@ SOURCES = {
     # Long enough for 2 s to be a small part of it: a figure that lags by a fifth would show.
     "known": Source("/clips/900{n}/c.mp4?bytes=3000000", ("/clips/900{n}/",), 200_000),
     "unknown": Source(
-        "/clips/800{n}/c.mp4?bytes=2000000&length=chunked",
+        "/clips/800{n}/c.mp4?bytes=3000000&length=chunked",
         ("/clips/800{n}/",),
         300_000,
         sized=False,

@@ -24,15 +24,16 @@ class FragmentsChangedError(Exception):
 
 
 def block_size(elapsed: float, received: int) -> int:
-    """How much to read next, in yt-dlp's signature: what comes between two lines.
+    """How much to read next, in yt-dlp's signature: half of what comes between two lines.
 
-    Its own answer is what comes in a second, and nothing is told before a block is whole.
+    yt-dlp's own answer is what comes in a second, and nothing is told before a block is whole. One
+    of a full interval would often end just before the next line is due, and be told a block later.
 
     Args:
         elapsed: seconds that the last block took.
         received: its bytes.
     """
-    fitting = received * INTERVAL / max(elapsed, 1e-6)
+    fitting = received * INTERVAL / 2 / max(elapsed, 1e-6)
     steady = min(max(fitting, received / 2), received * 2)
     return int(min(max(steady, _LEAST_BLOCK), _LARGEST_BLOCK))
 
