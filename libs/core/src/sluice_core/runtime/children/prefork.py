@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sluice_core.runtime import title
-from sluice_core.runtime.children import confine, forkserver
+from sluice_core.runtime.children import confine
 
+_SERVER = "sluice_core.runtime.children.forkserver"
 #: Seconds between two looks whether a process has ended.
 _POLL = 0.01
 
@@ -79,10 +80,12 @@ def prefork(module: str | None) -> Preforked:
         module: as for `ForkServer`; another one is imported when it is asked for.
 
     """
+    # Not at the top: this package is imported on the way to running that module as a program.
+    forkserver = importlib.import_module(_SERVER)
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        _become_server(theirs, module)
+        _become_server(forkserver, theirs, module)
     theirs.close()
     return Preforked(ForkedProcess(pid), ours)
 
@@ -98,7 +101,7 @@ def configure(control: socket.socket, module: str | None, env: dict[str, str], c
     control.sendall(len(body).to_bytes(4, "big") + body)
 
 
-def _become_server(control: socket.socket, module: str | None) -> NoReturn:
+def _become_server(forkserver: Any, control: socket.socket, module: str | None) -> NoReturn:
     code = confine.EX_SETUP
     try:
         os.setsid()
@@ -106,12 +109,11 @@ def _become_server(control: socket.socket, module: str | None) -> NoReturn:
         os.dup2(null, 0)
         os.dup2(null, 1)
         forkserver.close_all_but({0, 1, 2, control.fileno()})
-        title.show(
-            f"{sys.executable} -m {forkserver.__name__} {module or '-'}", name="sluice-media"
-        )
+        title.show(f"{sys.executable} -m {_SERVER} {module or '-'}", name="sluice-media")
         told = _read(control)
         if told is not None:
-            _serve(control, told)
+            _be_told(told)
+            forkserver.Server(control, _module(told["module"])).serve()
         code = 0
     except BaseException:  # noqa: BLE001  # the last door of this process: all leave by it
         traceback.print_exc()
@@ -119,12 +121,14 @@ def _become_server(control: socket.socket, module: str | None) -> NoReturn:
         os._exit(code)
 
 
-def _serve(control: socket.socket, told: dict[str, Any]) -> None:
+def _be_told(told: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(told["env"])
     os.chdir(told["cwd"])
-    module = importlib.import_module(told["module"]) if told["module"] else None
-    forkserver.Server(control, module).serve()
+
+
+def _module(name: str | None) -> Any:
+    return importlib.import_module(name) if name else None
 
 
 def _read(control: socket.socket) -> dict[str, Any] | None:
