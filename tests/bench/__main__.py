@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 from sluice_core.adapters.binaries import ffprobe_path
@@ -34,6 +35,11 @@ def timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def seconds(text: str) -> float:
+    """Unix seconds of a time as the API writes it."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 class Bench:
@@ -89,19 +95,28 @@ class Bench:
             "ratio": round(own / base, 2),
         }
 
-    def pickup(self, count: int) -> dict:
-        """From published to claimed, over all stages of jobs that come one by one."""
-        waits = []
+    def steps(self, count: int) -> tuple[dict, dict]:
+        """Of 1 MB jobs that come one by one: the wait for a worker, and seconds in each step."""
+        waits: list[float] = []
+        steps: dict[str, list[float]] = {}
         for _ in range(count):
-            [job] = self.sluice([self.link(100_000)])
+            [job] = self.sluice([self.link(1_000_000)])
             answer = self._system.http.get(f"/v1/jobs/{job['id']}/attempts").json()
+            before = seconds(job["created_at"])
             for attempt in answer["attempts"]:
-                waits.append(attempt["claimed_at_s"] - attempt["published_at_s"])
+                published, claimed, ended = (
+                    seconds(attempt[name]) for name in ("published_at", "claimed_at", "ended_at")
+                )
+                waits.append(claimed - published)
+                steps.setdefault(f"wait for {attempt['stage']}", []).append(claimed - before)
+                steps.setdefault(attempt["stage"], []).append(ended - claimed)
+                before = ended
         waits.sort()
-        return {
+        pickup = {
             "p50_s": round(statistics.median(waits), 4),
             "p95_s": round(waits[int(len(waits) * 0.95)], 4),
         }
+        return pickup, {name: round(statistics.median(spent), 4) for name, spent in steps.items()}
 
     def idle(self) -> dict:
         """Memory (PSS) and processor time of the whole system at rest."""
@@ -135,7 +150,7 @@ def main() -> None:
                 results["1 MB"] = bench.ratio(1_000_000, rounds=7)
                 results["200 MB"] = bench.ratio(200_000_000, rounds=5)
                 results["50 x 1 MB"] = bench.ratio(1_000_000, count=50, rounds=3, check=False)
-                results["pickup"] = bench.pickup(20)
+                results["pickup"], results["1 MB, step by step"] = bench.steps(20)
         results["no-op messages"] = throughput()
     finally:
         shutil.rmtree(folder)
