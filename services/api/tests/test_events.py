@@ -16,8 +16,7 @@ import redis as redis_library
 import sqlalchemy as sa
 
 from sluice_core.adapters import events, redis
-from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import runs
+from sluice_core.adapters.db import claims, moves, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Job, Progress
 from sluice_core.domain.lanes import Actor
@@ -109,18 +108,18 @@ def percent_of(event: tuple[str, str, dict[str, Any]]) -> float | None:
     return percent
 
 
-def start(engine: sa.Engine) -> runs.Claim:
+def start(engine: sa.Engine) -> claims.Claim:
     with write(engine) as connection:
         return factories.run_at(connection, Actor.DOWNLOAD, now=time.time())
 
 
-def progress(engine: sa.Engine, run: runs.Claim, percent: float) -> Job:
+def progress(engine: sa.Engine, run: claims.Claim, percent: float) -> Job:
     with write(engine) as connection:
         figures = Progress(percent, int(percent), 100, 1.0, 2.0)
         return runs.write_progress(connection, run.job, figures, now=time.time())
 
 
-def finish(engine: sa.Engine, run: runs.Claim) -> Job:
+def finish(engine: sa.Engine, run: claims.Claim) -> Job:
     with write(engine) as connection:
         return factories.finish(connection, run, now=time.time())
 
@@ -199,7 +198,7 @@ def test_nothing_is_missed_without_any_signal(serve: Any, served_engine: sa.Engi
         listener.wait_for_status(run.job.id, Status.SUCCESS)
         assert time.monotonic() - begun < 6
         with write(served_engine) as connection:
-            job_store.delete(connection, run.job.id, now=time.time())
+            moves.delete(connection, run.job.id, now=time.time())
         listener.wait_for(lambda seen: [e for e in seen if e[0] == "deleted"])
 
 
@@ -291,7 +290,7 @@ def test_a_parent_moves_with_its_children(serve: Any, served_engine: sa.Engine) 
         # Once from the start, once compared: from now on nothing but a child's move tells it anew.
         every.wait_for(lambda seen: len([e for e in seen if e[2].get("id") == parent.id]) > 1)
         with write(served_engine) as connection:
-            job_store.cancel(connection, children[0].id, now=time.time())
+            moves.cancel(connection, children[0].id, now=time.time())
         one.wait_for(lambda seen: [e for e in seen if _canceled(e) == 1])
 
 

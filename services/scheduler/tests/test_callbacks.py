@@ -19,6 +19,8 @@ from sluice_core.adapters import settings
 from sluice_core.adapters.db import (
     dead_letters,
     jobs,
+    liveness,
+    moves,
     outbox,
     requeue,
     runs,
@@ -153,13 +155,13 @@ def ends(connection, url):
     yield finish(connection, run).id, "SUCCESS"
     yield fail(connection, run_at(connection, Actor.DOWNLOAD, callback_url=url)).id, "FAILED"
     job = make_job(connection, callback_url=url)
-    jobs.cancel(connection, job.id, now=1.0)
+    moves.cancel(connection, job.id, now=1.0)
     yield job.id, "CANCELED"
     lost = run_at(connection, Actor.PARSE, callback_url=url)
-    runs.declare_lost(connection, lost.attempt_id, max_losses=1, sweep_at=1.0, now=1.0)
+    liveness.declare_lost(connection, lost.attempt_id, max_losses=1, sweep_at=1.0, now=1.0)
     yield lost.job.id, "FAILED"
     parent, [child] = make_collection(connection, 1, callback_url=url)
-    jobs.cancel(connection, child.id, now=1.0)
+    moves.cancel(connection, child.id, now=1.0)
     settle(connection, parent.id)
     yield parent.id, "FAILED"
 
@@ -308,7 +310,7 @@ def _say_garbage(server):
 def test_a_job_that_ends_twice_tells_twice(engine, courier, receiver):
     job = failed_job(engine, receiver.url)
     with write(engine) as c:
-        jobs.retry(c, job.id, now=1.0)
+        moves.retry(c, job.id, now=1.0)
         run = start_run(c, job.id)
         fail(c, run)
     for order in orders(engine, job.id):
@@ -321,7 +323,7 @@ def test_a_job_that_ends_twice_tells_twice(engine, courier, receiver):
 def test_a_retry_does_not_take_the_callback_back(engine):
     job = failed_job(engine, "https://hooks.example/")
     with write(engine) as c:
-        jobs.retry(c, job.id, now=1.0)
+        moves.retry(c, job.id, now=1.0)
         start_run(c, job.id)
     assert len(orders(engine, job.id)) == 1
 

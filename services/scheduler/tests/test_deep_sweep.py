@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db import jobs, liveness, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.ownership import owners
 from sluice_core.adapters.db.schema import jobs as jobs_table
@@ -66,7 +66,7 @@ def test_a_dead_epoch_of_a_success_goes_and_its_file_stays(engine, storage, put)
     dead = put(f"files/{run.job.id}/transcode.{run.job.epoch}/film.mp4")
     with write(engine) as c:
         # The loss is found, and the job runs again.
-        assert runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
+        assert liveness.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
         again = start_run(c, run.job.id)
     put(artifact(again).key)
     with write(engine) as c:

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from sluice_core.adapters import settings
-from sluice_core.adapters.db import callbacks, jobs, outbox, runs
+from sluice_core.adapters.db import callbacks, details, jobs, moves, outbox, runs
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import callbacks as callbacks_table
 from sluice_core.adapters.db.schema import jobs as jobs_table
@@ -63,7 +63,7 @@ def test_files_whose_time_is_over_go(engine, deps, clock):
     clock[0] = NOW + DAY + 1
     assert run(housework.delete_expired, deps) == "files of 1 jobs expired"
     with read(engine) as c:
-        assert jobs.files_of(c, [job.id]) == {}
+        assert details.files_of(c, [job.id]) == {}
 
 
 def beside(engine, write_first, task):
@@ -98,7 +98,7 @@ def test_files_that_are_asked_for_again_just_now_stay(engine, deps, clock):
         lambda: run(housework.delete_expired, deps),
     )
     with read(engine) as c:
-        assert len(jobs.files_of(c, [job.id])[job.id]) == 1
+        assert len(details.files_of(c, [job.id])[job.id]) == 1
 
 
 def test_a_job_that_is_retried_just_now_is_not_purged(engine, deps, clock):
@@ -107,7 +107,7 @@ def test_a_job_that_is_retried_just_now_is_not_purged(engine, deps, clock):
     clock[0] = NOW + 365 * DAY
     beside(
         engine,
-        lambda c: jobs.retry(c, job.id, now=clock[0]),
+        lambda c: moves.retry(c, job.id, now=clock[0]),
         lambda: run(housework.purge_rows, deps),
     )
     with read(engine) as c:
@@ -122,7 +122,7 @@ def failing(engine, code, error_class, *, failures=1, **fields):
         claim = run_at(c, Actor.DOWNLOAD, **fields)
         for n in range(failures):
             if n:
-                jobs.retry(c, claim.job.id, now=NOW)
+                moves.retry(c, claim.job.id, now=NOW)
                 claim = start_run(c, claim.job.id)
             runs.fail(c, claim, error, dead=True, sweep_at=NOW + 2 * DAY, now=NOW)
     return claim.job.id
@@ -154,7 +154,7 @@ def test_who_gets_another_chance(engine, deps, clock, case):
 def test_a_canceled_or_deleted_job_gets_no_chance(engine, deps, clock):
     deleted = failing(engine, "network", "transient")
     with write(engine) as c:
-        jobs.delete(c, deleted, now=NOW)
+        moves.delete(c, deleted, now=NOW)
         canceled = make_job_in(c, Status.CANCELED)
     clock[0] = NOW + housework.REST + 1
     assert run(housework.retry_transient, deps) == "0 jobs tried again"

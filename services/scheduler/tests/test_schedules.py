@@ -8,7 +8,7 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs, leases, schedules
+from sluice_core.adapters.db import jobs, leases, moves, schedules
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schedules import NewSchedule
 from sluice_core.adapters.db.schema import firings
@@ -56,7 +56,7 @@ def end_all(engine):
     for row in submitted(engine):
         if row.status not in TERMINAL:
             with write(engine) as c:
-                jobs.cancel(c, row.id, now=NOW)
+                moves.cancel(c, row.id, now=NOW)
 
 
 def test_a_due_schedule_submits_its_job_with_its_order(engine, lease):

@@ -1,6 +1,6 @@
 import pytest
 
-from sluice_core.adapters.db import jobs, sweeps
+from sluice_core.adapters.db import details, jobs, moves, sweeps
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.states import Status
 from sluice_scheduler import sweep
@@ -29,7 +29,7 @@ def in_state(engine, status):
 def test_a_success_keeps_its_artifact_and_nothing_else(engine, storage, put):
     job = in_state(engine, Status.SUCCESS)
     with read(engine) as connection:
-        [artifact] = jobs.files_of(connection, [job.id])[job.id]
+        [artifact] = details.files_of(connection, [job.id])[job.id]
     put(artifact.key)
     put(f"work/{job.id}/download.2/1.mp4")
     put(f"files/{job.id}/transcode.1/of-a-dead-epoch.mp4")
@@ -66,7 +66,7 @@ def test_a_job_that_runs_again_is_not_swept(engine, storage, put):
     job = in_state(engine, Status.FAILED)
     put(f"work/{job.id}/download.2/1.mp4")
     with write(engine) as connection:
-        assert jobs.retry(connection, job.id, now=NOW + 60)
+        assert moves.retry(connection, job.id, now=NOW + 60)
     assert sweep.ended_jobs(engine, storage, now=NOW + 100) == 0
     assert keys(storage, job.id)
 
@@ -75,7 +75,7 @@ def test_a_deleted_job_goes_with_row_and_files(engine, storage, put):
     job = in_state(engine, Status.SUCCESS)
     put(f"files/{job.id}/transcode.3/film.mp4")
     with write(engine) as connection:
-        assert jobs.delete(connection, job.id, now=NOW + 1)
+        assert moves.delete(connection, job.id, now=NOW + 1)
     assert sweep.ended_jobs(engine, storage, now=NOW + 2) == 1
     assert keys(storage, job.id) == []
     with read(engine) as connection:
@@ -94,4 +94,4 @@ def test_expired_files_go_and_the_job_stays(engine, storage, put):
         found = jobs.get(connection, job.id)
         assert found is not None
         assert found.status is Status.SUCCESS
-        assert jobs.files_of(connection, [job.id]) == {}
+        assert details.files_of(connection, [job.id]) == {}

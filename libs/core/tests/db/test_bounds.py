@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import access, idempotency, jobs, runs, sweeps
+from sluice_core.adapters.db import access, claims, idempotency, jobs, runs, sweeps
 from sluice_core.adapters.db.access import MAX_KEYS, Scope
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.schema import api_keys, attempts, idempotency_keys
@@ -22,14 +22,14 @@ def test_runs_of_a_job_keep_the_newest(engine: sa.Engine) -> None:
     with write(engine) as c:
         first = run_at(c, Actor.DOWNLOAD)
         runs.hand_back(c, first, now=NOW)
-        for _ in range(runs.ATTEMPTS_KEPT + 4):
+        for _ in range(claims.ATTEMPTS_KEPT + 4):
             run = start_run(c, first.job.id)
             runs.hand_back(c, run, now=NOW)
         kept = jobs.attempts_of(c, first.job.id)
     download = [a.number for a in kept if a.stage == "download"]
-    assert len(download) == runs.ATTEMPTS_KEPT
-    assert download == list(range(6, runs.ATTEMPTS_KEPT + 6))
-    assert run.number == runs.ATTEMPTS_KEPT + 5
+    assert len(download) == claims.ATTEMPTS_KEPT
+    assert download == list(range(6, claims.ATTEMPTS_KEPT + 6))
+    assert run.number == claims.ATTEMPTS_KEPT + 5
     assert [a.number for a in kept if a.stage == "parse"] == [1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs, outbox, runs
+from sluice_core.adapters.db import claims, details, jobs, liveness, moves, outbox, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.domain.states import TERMINAL, Status
@@ -39,9 +39,9 @@ def test_queued(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job(c, dedup_key="k")
         late = message_of(next_order(c, job.id))
-        assert jobs.cancel(c, job.id, now=NOW + 9) is not None
+        assert moves.cancel(c, job.id, now=NOW + 9) is not None
         _canceled(c, job.id)
-        assert runs.claim(c, stage=Actor.PARSE, message=late, worker="w", now=NOW) is None
+        assert claims.claim(c, stage=Actor.PARSE, message=late, worker="w", now=NOW) is None
         # The link may be asked for again.
         assert make_job(c, dedup_key="k")
 
@@ -49,7 +49,7 @@ def test_queued(engine: sa.Engine) -> None:
 def test_waiting_for_its_start_time(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job(c, not_before=NOW + 3600)
-        jobs.cancel(c, job.id, now=NOW + 9)
+        moves.cancel(c, job.id, now=NOW + 9)
         _canceled(c, job.id)
 
 
@@ -57,16 +57,16 @@ def test_waiting_to_try_again(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
         runs.retry_later(c, run, ERROR, due_at=NOW + 600, now=NOW)
-        jobs.cancel(c, run.job.id, now=NOW + 9)
+        moves.cancel(c, run.job.id, now=NOW + 9)
         _canceled(c, run.job.id)
 
 
 def test_running(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.TRANSCODE)
-        jobs.cancel(c, run.job.id, now=NOW + 9)
+        moves.cancel(c, run.job.id, now=NOW + 9)
         _canceled(c, run.job.id)
-        owners = runs.owners(c, [run.job.id])
+        owners = liveness.owners(c, [run.job.id])
         assert owners[run.job.id] == (run.job.epoch + 1, Status.CANCELED)
         assert jobs.attempts_of(c, run.job.id)[-1].outcome == "canceled"
 
@@ -81,7 +81,7 @@ def test_a_collection_with_its_children(engine: sa.Engine) -> None:
         finish(c, run)
         start_run(c, running.id)
         other, _ = make_collection(c, 1)
-        jobs.cancel(c, parent.id, now=NOW + 9)
+        moves.cancel(c, parent.id, now=NOW + 9)
         for job_id in (parent.id, running.id, queued.id):
             _canceled(c, job_id)
         assert jobs.get(c, done.id).status is Status.SUCCESS  # type: ignore[union-attr]
@@ -93,7 +93,7 @@ def test_one_child_asks_its_parent(engine: sa.Engine) -> None:
     with write(engine) as c:
         parent, (child,) = make_collection(c, 1)
         assert settle(c, parent.id) is None
-        jobs.cancel(c, child.id, now=NOW + 9)
+        moves.cancel(c, child.id, now=NOW + 9)
         assert [r.actor for r in outbox.of_job(c, parent.id)] == ["settle"]
         ended = settle(c, parent.id)
         assert ended is not None
@@ -114,17 +114,17 @@ def test_a_collection_larger_than_a_statement_has_parameters(engine: sa.Engine) 
             ),
             {"id": child.id, "count": count},
         )
-        assert jobs.cancel(c, parent.id, now=NOW + 9) is not None
-        assert jobs.child_counts(c, [parent.id])[parent.id].canceled == count + 1
+        assert moves.cancel(c, parent.id, now=NOW + 9) is not None
+        assert details.child_counts(c, [parent.id])[parent.id].canceled == count + 1
 
 
 @pytest.mark.parametrize("status", sorted(TERMINAL))
 def test_what_has_ended_is_not_canceled(engine: sa.Engine, status: Status) -> None:
     with write(engine) as c:
         job = make_job_in(c, status)
-        assert jobs.cancel(c, job.id, now=NOW + 9) is None
+        assert moves.cancel(c, job.id, now=NOW + 9) is None
         assert jobs.get(c, job.id) == job
-        assert jobs.cancel(c, "0" * 26, now=NOW) is None
+        assert moves.cancel(c, "0" * 26, now=NOW) is None
 
 
 def test_a_callback_on_its_way_is_no_run(engine: sa.Engine) -> None:
@@ -133,5 +133,5 @@ def test_a_callback_on_its_way_is_no_run(engine: sa.Engine) -> None:
         outbox.add(c, job_id=job.id, actor=Actor.NOTIFY, lane=Lane.DEFAULT, epoch=0, now=NOW)
         start_run(c, job.id)
         assert [r.actor for r in outbox.of_job(c, job.id)] == ["notify"]
-        jobs.cancel(c, job.id, now=NOW)
+        moves.cancel(c, job.id, now=NOW)
         assert [r.actor for r in outbox.of_job(c, job.id)] == ["notify"]

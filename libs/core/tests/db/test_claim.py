@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs, outbox, runs
+from sluice_core.adapters.db import claims, jobs, liveness, moves, outbox, runs
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
@@ -28,7 +28,7 @@ def test_a_claim_starts_the_run(engine: sa.Engine) -> None:
         job = make_job(c)
         row = next_order(c, job.id)
         outbox.mark_published(c, [row.id], NOW + 1)
-        won = runs.claim(c, stage=Actor.PARSE, message=message_of(row), worker="w-7", now=NOW + 2)
+        won = claims.claim(c, stage=Actor.PARSE, message=message_of(row), worker="w-7", now=NOW + 2)
     assert won is not None
     assert (job.status, job.epoch, job.waiting_for) == (Status.PENDING, 0, WaitingFor.WORKER)
     assert (won.job.status, won.job.epoch, won.job.waiting_for) == (Status.PARSING, 1, None)
@@ -52,7 +52,7 @@ def test_fifty_rounds_of_two_claims_have_one_winner_each(engine: sa.Engine) -> N
         for message, winners in zip(messages, wins, strict=True):
             barrier.wait()
             with write(engine) as c:
-                won = runs.claim(c, stage=Actor.PARSE, message=message, worker=worker, now=NOW)
+                won = claims.claim(c, stage=Actor.PARSE, message=message, worker=worker, now=NOW)
             if won is not None:
                 winners.append(worker)
 
@@ -64,7 +64,7 @@ def test_fifty_rounds_of_two_claims_have_one_winner_each(engine: sa.Engine) -> N
         thread.join(60)
     assert [len(winners) for winners in wins] == [1] * 50
     with read(engine) as c:
-        assert len(runs.open_attempts(c)) == 50
+        assert len(liveness.open_attempts(c)) == 50
 
 
 def test_late_and_doubled_messages_win_nothing(engine: sa.Engine) -> None:
@@ -84,7 +84,7 @@ def test_a_deleted_job_is_not_claimed(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job(c)
         message = message_of(next_order(c, job.id))
-        jobs.delete(c, job.id, now=NOW)
+        moves.delete(c, job.id, now=NOW)
         assert _claim(c, Actor.PARSE, replace(message, epoch=1)) is None
 
 
@@ -97,5 +97,5 @@ def test_attempts_count_per_stage(engine: sa.Engine, stage: Actor) -> None:
         assert start_run(c, run.job.id).number == 2
 
 
-def _claim(c: sa.Connection, stage: Actor, message: runs.Message) -> runs.Claim | None:
-    return runs.claim(c, stage=stage, message=message, worker="late", now=NOW)
+def _claim(c: sa.Connection, stage: Actor, message: claims.Message) -> claims.Claim | None:
+    return claims.claim(c, stage=stage, message=message, worker="late", now=NOW)

@@ -7,7 +7,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import collections, jobs, outbox, runs
+from sluice_core.adapters.db import claims, collections, details, jobs, moves, outbox, runs
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.errors import StaleRunError
 from sluice_core.domain.lanes import Actor, Lane
@@ -64,7 +64,7 @@ def test_an_entry_is_written_once(engine: sa.Engine) -> None:
         assert len(collections.add_children(c, run, _entries(1, 2, 2), now=NOW)) == 2
         assert len(collections.add_children(c, run, _entries(2, 3), now=NOW)) == 1
         assert collections.add_children(c, run, [], now=NOW) == []
-        assert jobs.child_counts(c, [run.job.id])[run.job.id].total == 3
+        assert details.child_counts(c, [run.job.id])[run.job.id].total == 3
 
 
 def test_an_entry_is_written_once_by_many_at_once(engine: sa.Engine) -> None:
@@ -90,17 +90,17 @@ def test_an_entry_is_written_once_by_many_at_once(engine: sa.Engine) -> None:
         thread.join(60)
     assert sum(added) == 66
     with read(engine) as c:
-        assert jobs.child_counts(c, [run.job.id])[run.job.id].total == 66
+        assert details.child_counts(c, [run.job.id])[run.job.id].total == 66
 
 
 def test_no_children_for_a_canceled_parent(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.PARSE)
-        jobs.cancel(c, run.job.id, now=NOW)
+        moves.cancel(c, run.job.id, now=NOW)
     with pytest.raises(StaleRunError), write(engine) as c:
         collections.add_children(c, run, _entries(1), now=NOW)
     with read(engine) as c:
-        assert jobs.child_counts(c, [run.job.id]) == {}
+        assert details.child_counts(c, [run.job.id]) == {}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_canceled_children_count_as_missing(engine: sa.Engine) -> None:
     with write(engine) as c:
         parent, (good, bad) = make_collection(c, 2)
         _end(c, good.id, well=True)
-        jobs.cancel(c, bad.id, now=NOW)
+        moves.cancel(c, bad.id, now=NOW)
         ended = settle(c, parent.id)
     assert ended is not None
     assert ended.status is Status.PARTIAL
@@ -148,7 +148,7 @@ def test_deleted_children_do_not_count(engine: sa.Engine) -> None:
     with write(engine) as c:
         parent, (good, bad) = make_collection(c, 2)
         _end(c, good.id, well=True)
-        jobs.delete(c, bad.id, now=NOW)
+        moves.delete(c, bad.id, now=NOW)
         ended = settle(c, parent.id)
     assert ended is not None
     assert ended.status is Status.SUCCESS
@@ -195,7 +195,7 @@ def test_the_last_two_children_settle_their_parent_whatever_the_order(
         started = [start_run(c, child.id) for child in children]
     barrier = threading.Barrier(2, timeout=20)
 
-    def end(run: runs.Claim) -> None:
+    def end(run: claims.Claim) -> None:
         barrier.wait()
         with write(engine) as c:
             fail(c, run)

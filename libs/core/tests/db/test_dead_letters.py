@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import counters, dead_letters, jobs, outbox, requeue, runs, sweeps
+from sluice_core.adapters.db import (
+    counters,
+    dead_letters,
+    jobs,
+    moves,
+    outbox,
+    requeue,
+    runs,
+    sweeps,
+)
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.schema import dead_letters as table
 from sluice_core.adapters.ids import new_id
@@ -87,7 +96,7 @@ def test_requeue_is_a_retry_of_the_job(engine: sa.Engine, stage: Actor) -> None:
 def test_a_retry_by_hand_leaves_no_letter_behind(engine: sa.Engine) -> None:
     with write(engine) as c:
         job_id, letter_id = exhaust(c, Actor.DOWNLOAD)
-        assert jobs.retry(c, job_id, now=NOW + 1)
+        assert moves.retry(c, job_id, now=NOW + 1)
         assert dead_letters.get(c, letter_id) is None
 
 
@@ -127,7 +136,7 @@ def test_drop_once(engine: sa.Engine) -> None:
 def test_letters_go_with_the_row_of_their_job(engine: sa.Engine) -> None:
     with write(engine) as c:
         job_id, letter_id = exhaust(c, Actor.PARSE)
-        jobs.delete(c, job_id, now=NOW)
+        moves.delete(c, job_id, now=NOW)
         sweep = sweeps.begin(c, job_id, now=NOW + 1)
         assert sweep is not None
         assert sweep.delete_row

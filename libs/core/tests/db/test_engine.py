@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from sluice_core.adapters.db import jobs, runs, schema
+from sluice_core.adapters.db import claims, jobs, liveness, moves, runs, schema
 from sluice_core.adapters.db.engine import check, open_engine, read, write
 from sluice_core.adapters.db.migrate import upgrade
 from sluice_core.adapters.db.schema import REVISION
@@ -79,10 +79,10 @@ def test_a_lock_that_another_holds_is_waited_for_only_so_long(
     with write(holder) as c:
         job = make_job(c)
     with write(holder) as held:
-        jobs.cancel(held, job.id, now=NOW)
+        moves.cancel(held, job.id, now=NOW)
         began = time.monotonic()
         with pytest.raises(StoreAwayError), write(waiter) as c:
-            jobs.cancel(c, job.id, now=NOW)
+            moves.cancel(c, job.id, now=NOW)
         assert 0.2 < time.monotonic() - began < 5
         # Who only reads waits for nobody.
         with read(waiter) as c:
@@ -115,17 +115,17 @@ def test_a_refusal_is_not_away(engine: sa.Engine) -> None:
         c.execute(sa.insert(schema.jobs).values(id=job.id))
 
 
-def _cancel(c: sa.Connection, run: runs.Claim) -> object:
-    return jobs.cancel(c, run.job.id, now=NOW)
+def _cancel(c: sa.Connection, run: claims.Claim) -> object:
+    return moves.cancel(c, run.job.id, now=NOW)
 
 
-def _declare_lost(c: sa.Connection, run: runs.Claim) -> object:
-    return runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
+def _declare_lost(c: sa.Connection, run: claims.Claim) -> object:
+    return liveness.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
 
 
 @pytest.mark.parametrize(("other", "wins"), [(_cancel, True), (_declare_lost, False)])
 def test_an_end_and_another_hand_at_once_do_not_block_each_other(
-    engine: sa.Engine, other: Callable[[sa.Connection, runs.Claim], object], *, wins: bool
+    engine: sa.Engine, other: Callable[[sa.Connection, claims.Claim], object], *, wins: bool
 ) -> None:
     """All lock the job before its attempt; two orders would be a deadlock on PostgreSQL."""
     outcome: list[object] = []

@@ -7,7 +7,16 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import collections, jobs, outbox, runs
+from sluice_core.adapters.db import (
+    claims,
+    collections,
+    details,
+    jobs,
+    liveness,
+    moves,
+    outbox,
+    runs,
+)
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import artifacts
 from sluice_core.domain.errors import StaleRunError
@@ -15,7 +24,7 @@ from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_testing.factories import ERROR, NOW, fail, finish, run_at, start_run
 
-WRITES: dict[str, Callable[[sa.Connection, runs.Claim], object]] = {
+WRITES: dict[str, Callable[[sa.Connection, claims.Claim], object]] = {
     "write_progress": lambda c, r: runs.write_progress(c, r.job, Progress(percent=1.0), now=NOW),
     "describe": lambda c, r: runs.describe(c, r.job, {"title": "late"}, now=NOW),
     "advance": lambda c, r: runs.advance(c, r, to=Actor.TRANSCODE, fields={}, now=NOW),
@@ -29,12 +38,14 @@ WRITES: dict[str, Callable[[sa.Connection, runs.Claim], object]] = {
     ),
 }
 
-TAKEN_BY: dict[str, Callable[[sa.Connection, runs.Claim], object]] = {
-    "cancel": lambda c, r: jobs.cancel(c, r.job.id, now=NOW),
-    "delete": lambda c, r: jobs.delete(c, r.job.id, now=NOW),
-    "lost": lambda c, r: runs.declare_lost(c, r.attempt_id, max_losses=9, sweep_at=NOW, now=NOW),
+TAKEN_BY: dict[str, Callable[[sa.Connection, claims.Claim], object]] = {
+    "cancel": lambda c, r: moves.cancel(c, r.job.id, now=NOW),
+    "delete": lambda c, r: moves.delete(c, r.job.id, now=NOW),
+    "lost": lambda c, r: liveness.declare_lost(
+        c, r.attempt_id, max_losses=9, sweep_at=NOW, now=NOW
+    ),
     "lost and run again": lambda c, r: (
-        runs.declare_lost(c, r.attempt_id, max_losses=9, sweep_at=NOW, now=NOW),
+        liveness.declare_lost(c, r.attempt_id, max_losses=9, sweep_at=NOW, now=NOW),
         start_run(c, r.job.id, worker="another"),
     ),
     "ended": fail,
@@ -81,8 +92,8 @@ def test_a_lost_run_is_declared_once_and_never_after_its_end(engine: sa.Engine) 
         assert _lost(c, again) is None
 
 
-def _lost(c: sa.Connection, run: runs.Claim) -> object:
-    return runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
+def _lost(c: sa.Connection, run: claims.Claim) -> object:
+    return liveness.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
 
 
 def _everything(c: sa.Connection, job_id: str) -> object:
@@ -91,6 +102,6 @@ def _everything(c: sa.Connection, job_id: str) -> object:
         jobs.get(c, job_id),
         jobs.attempts_of(c, job_id),
         outbox.of_job(c, job_id),
-        jobs.child_counts(c, [job_id]),
+        details.child_counts(c, [job_id]),
         c.execute(family.where(artifacts.c.job_id == job_id)).scalar_one(),
     )

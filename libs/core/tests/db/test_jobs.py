@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db import jobs, moves, runs
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.jobs import Filter
 from sluice_core.domain.job import JobError, Progress, Request
@@ -123,10 +123,10 @@ def test_pages_show_every_job_once_newest_first(engine: sa.Engine) -> None:
 def test_filters(engine: sa.Engine) -> None:
     with write(engine) as c:
         parent, (child, other) = make_collection(c, 2, preset="720p")
-        jobs.cancel(c, other.id, now=NOW + 50)
+        moves.cancel(c, other.id, now=NOW + 50)
         mine = make_job(c, api_key_id="key-1")
         gone = make_job(c)
-        jobs.delete(c, gone.id, now=NOW)
+        moves.delete(c, gone.id, now=NOW)
 
         def ids(**fields: object) -> set[str]:
             where = Filter(**fields)  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def test_finding_by_key_and_id(engine: sa.Engine) -> None:
         assert jobs.by_dedup_key(c, "k") == job
         assert jobs.by_dedup_key(c, "other") is None
         assert jobs.get_many(c, [job.id, "0" * 26]) == {job.id: job}
-        jobs.delete(c, job.id, now=NOW)
+        moves.delete(c, job.id, now=NOW)
         assert jobs.by_dedup_key(c, "k") is None
         assert jobs.get_many(c, [job.id]) == {}
 
@@ -211,8 +211,8 @@ def test_a_job_for_later_waits_for_its_time(engine: sa.Engine) -> None:
 def test_deleting_a_collection_hides_its_children(engine: sa.Engine) -> None:
     with write(engine) as c:
         parent, children = make_collection(c, 2)
-        assert jobs.delete(c, parent.id, now=NOW)
-        assert not jobs.delete(c, parent.id, now=NOW)
+        assert moves.delete(c, parent.id, now=NOW)
+        assert not moves.delete(c, parent.id, now=NOW)
         assert jobs.get_many(c, [parent.id, *(child.id for child in children)]) == {}
 
 

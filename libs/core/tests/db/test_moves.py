@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db import claims, details, jobs, moves, runs
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import attempts
 from sluice_core.domain.errors import StaleRunError
@@ -29,16 +29,16 @@ from sluice_testing.factories import (
 _Ask = Callable[[sa.Connection, Job], object]
 
 
-def _run_of(c: sa.Connection, job: Job) -> runs.Claim:
+def _run_of(c: sa.Connection, job: Job) -> claims.Claim:
     """The run that holds the job, or held it last: a late one is a test of its own."""
     query = sa.select(attempts.c.id).where(attempts.c.job_id == job.id)
     found = list(c.execute(query.order_by(attempts.c.id.desc())).scalars())
-    return runs.Claim(job, found[0] if found else "none", 1)
+    return claims.Claim(job, found[0] if found else "none", 1)
 
 
 def _ask_claim(c: sa.Connection, job: Job) -> object:
     row = next_order(c, job.id)
-    return runs.claim(c, stage=job.stage, message=message_of(row), worker="w", now=NOW)
+    return claims.claim(c, stage=job.stage, message=message_of(row), worker="w", now=NOW)
 
 
 def _ask_advance(to: Actor) -> _Ask:
@@ -58,11 +58,11 @@ def _ask_fail(c: sa.Connection, job: Job) -> object:
 
 
 def _ask_cancel(c: sa.Connection, job: Job) -> object:
-    return jobs.cancel(c, job.id, now=NOW)
+    return moves.cancel(c, job.id, now=NOW)
 
 
 def _ask_retry(c: sa.Connection, job: Job) -> object:
-    return jobs.retry(c, job.id, now=NOW)
+    return moves.retry(c, job.id, now=NOW)
 
 
 def _ask_settle(c: sa.Connection, job: Job) -> object:
@@ -140,7 +140,7 @@ def test_success_is_left_only_by_deletion(engine: sa.Engine, ask: str) -> None:
         pass
     with write(engine) as c:
         assert jobs.get(c, job.id) == job
-        assert jobs.delete(c, job.id, now=NOW)
+        assert moves.delete(c, job.id, now=NOW)
         assert jobs.get(c, job.id) is None
 
 
@@ -159,5 +159,5 @@ def test_a_finished_job_needs_a_file(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = _run_of(c, job)
         runs.succeed(c, run, files=[artifact(run)], fields={}, expires_at=NOW, now=NOW)
-        (file,) = jobs.files_of(c, [job.id])[job.id]
+        (file,) = details.files_of(c, [job.id])[job.id]
     assert file == artifact(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import collections, jobs, outbox, runs
+from sluice_core.adapters.db import collections, details, jobs, moves, outbox, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
@@ -40,7 +40,7 @@ def test_from_the_stage_that_failed(engine: sa.Engine, stage: Actor, status: Sta
     with write(engine) as c:
         run = run_at(c, stage)
         failed = fail(c, run)
-        orders = jobs.retry(c, run.job.id, now=NOW + 5)
+        orders = moves.retry(c, run.job.id, now=NOW + 5)
         assert orders is not None
         (order,) = orders
         job = _get(c, run.job.id)
@@ -54,8 +54,8 @@ def test_from_the_stage_that_failed(engine: sa.Engine, stage: Actor, status: Sta
 def test_a_canceled_job_begins_again_since_its_files_went(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.TRANSCODE)
-        jobs.cancel(c, run.job.id, now=NOW)
-        jobs.retry(c, run.job.id, now=NOW)
+        moves.cancel(c, run.job.id, now=NOW)
+        moves.retry(c, run.job.id, now=NOW)
         assert _get(c, run.job.id).stage is Actor.PARSE
 
 
@@ -63,20 +63,20 @@ def test_a_canceled_job_begins_again_since_its_files_went(engine: sa.Engine) -> 
 def test_what_may_not_be_retried(engine: sa.Engine, status: Status) -> None:
     with write(engine) as c:
         job = make_job_in(c, status)
-        assert jobs.retry(c, job.id, now=NOW) is None
+        assert moves.retry(c, job.id, now=NOW) is None
         assert _get(c, job.id) == job
-        assert jobs.retry(c, "0" * 26, now=NOW) is None
+        assert moves.retry(c, "0" * 26, now=NOW) is None
 
 
 def test_a_collection_starts_its_bad_children_only(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job_in(c, Status.PARTIAL)
-        orders = jobs.retry(c, job.id, now=NOW)
+        orders = moves.retry(c, job.id, now=NOW)
         assert orders is not None
         assert sorted(o.actor for o in orders) == [Actor.PARSE, Actor.SETTLE]
         again = _get(c, job.id)
         assert (again.status, again.waiting_for) == (Status.DOWNLOADING, WaitingFor.CHILDREN)
-        counts = jobs.child_counts(c, [job.id])[job.id]
+        counts = details.child_counts(c, [job.id])[job.id]
         assert (counts.success, counts.active, counts.failed) == (1, 1, 0)
         assert settle(c, job.id) is None
 
@@ -85,7 +85,7 @@ def test_what_runs_again_does_not_expire(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job_in(c, Status.PARTIAL)
         assert job.expires_at is not None
-        jobs.retry(c, job.id, now=NOW)
+        moves.retry(c, job.id, now=NOW)
         assert _get(c, job.id).expires_at is None
 
 
@@ -95,8 +95,8 @@ def test_a_collection_canceled_while_its_list_was_read(engine: sa.Engine) -> Non
         (first,) = collections.add_children(
             c, run, [{"url": "https://media.example/1", "key": "1"}], now=NOW
         )
-        jobs.cancel(c, run.job.id, now=NOW)
-        orders = jobs.retry(c, run.job.id, now=NOW)
+        moves.cancel(c, run.job.id, now=NOW)
+        orders = moves.retry(c, run.job.id, now=NOW)
         assert orders is not None
         assert sorted(o.job_id for o in orders) == sorted([run.job.id, first.job_id])
         assert _get(c, first.job_id).status is Status.PENDING
@@ -116,7 +116,7 @@ def test_retrying_one_child_opens_its_parent(engine: sa.Engine, from_status: Sta
             settle(c, parent.id)
         where = jobs.Filter(parent_id=parent.id, status=[Status.FAILED])
         (bad,) = jobs.list_page(c, where, before_id=None, limit=9)
-        jobs.retry(c, bad.id, now=NOW)
+        moves.retry(c, bad.id, now=NOW)
         opened = _get(c, parent.id)
         assert (opened.status, opened.waiting_for) == (Status.DOWNLOADING, WaitingFor.CHILDREN)
         assert (opened.error, opened.finished_at, opened.expires_at) == (None, None, None)
@@ -135,6 +135,6 @@ def test_a_retried_child_leaves_a_running_parent_alone(engine: sa.Engine) -> Non
         parent, (bad, _other) = make_collection(c, 2)
         fail(c, start_run(c, bad.id))
         before = _get(c, parent.id)
-        jobs.retry(c, bad.id, now=NOW)
+        moves.retry(c, bad.id, now=NOW)
         assert _get(c, parent.id) == before
         assert outbox.of_job(c, bad.id)

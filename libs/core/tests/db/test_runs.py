@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs, outbox, runs
+from sluice_core.adapters.db import jobs, liveness, moves, outbox, runs
 from sluice_core.adapters.db.dead_letters import list_page
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Job, Progress
@@ -67,7 +67,7 @@ def test_tries_begin_anew_with_each_stage(engine: sa.Engine) -> None:
 def test_a_lost_worker_costs_no_try_but_is_remembered(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
-        lost = runs.declare_lost(c, run.attempt_id, max_losses=2, sweep_at=NOW, now=NOW)
+        lost = liveness.declare_lost(c, run.attempt_id, max_losses=2, sweep_at=NOW, now=NOW)
         assert lost is not None
         job, (order,) = lost
         assert (job.status, job.waiting_for) == (Status.DOWNLOADING, WaitingFor.WORKER)
@@ -80,9 +80,9 @@ def test_a_job_that_takes_workers_down_is_put_aside(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
         for _ in range(2):
-            runs.declare_lost(c, run.attempt_id, max_losses=3, sweep_at=NOW, now=NOW)
+            liveness.declare_lost(c, run.attempt_id, max_losses=3, sweep_at=NOW, now=NOW)
             run = start_run(c, run.job.id)
-        ended = runs.declare_lost(c, run.attempt_id, max_losses=3, sweep_at=NOW + 7, now=NOW)
+        ended = liveness.declare_lost(c, run.attempt_id, max_losses=3, sweep_at=NOW + 7, now=NOW)
         assert ended is not None
         job, orders = ended
         assert job.status is Status.FAILED
@@ -97,8 +97,8 @@ def test_losses_after_progress_do_not_count(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
         for _ in range(5):
-            runs.mark_progressed(c, run.attempt_id)
-            lost = runs.declare_lost(c, run.attempt_id, max_losses=1, sweep_at=NOW, now=NOW)
+            liveness.mark_progressed(c, run.attempt_id)
+            lost = liveness.declare_lost(c, run.attempt_id, max_losses=1, sweep_at=NOW, now=NOW)
             assert lost is not None
             assert lost[0].losses == 0
             run = start_run(c, run.job.id)
@@ -109,7 +109,7 @@ def test_a_lost_child_that_is_put_aside_asks_its_parent(engine: sa.Engine) -> No
         parent, (child,) = make_collection(c, 1)
         c.execute(sa.text("DELETE FROM outbox WHERE actor = 'settle'"))
         run = start_run(c, child.id)
-        ended = runs.declare_lost(c, run.attempt_id, max_losses=1, sweep_at=NOW, now=NOW)
+        ended = liveness.declare_lost(c, run.attempt_id, max_losses=1, sweep_at=NOW, now=NOW)
         assert ended is not None
         (order,) = ended[1]
         assert (order.job_id, order.actor) == (parent.id, Actor.SETTLE)
@@ -127,21 +127,21 @@ def test_exhausted_tries_leave_a_dead_letter(engine: sa.Engine) -> None:
 def test_beats_rise_only_while_the_run_lives(engine: sa.Engine) -> None:
     with write(engine) as c:
         run, other = run_at(c, Actor.PARSE), run_at(c, Actor.PARSE)
-        runs.beat(c, [run.attempt_id, other.attempt_id])
-        runs.beat(c, [run.attempt_id])
-        beats = {r.id: r.beat for r in runs.open_attempts(c)}
+        liveness.beat(c, [run.attempt_id, other.attempt_id])
+        liveness.beat(c, [run.attempt_id])
+        beats = {r.id: r.beat for r in liveness.open_attempts(c)}
         assert beats == {run.attempt_id: 2, other.attempt_id: 1}
         runs.hand_back(c, run, now=NOW)
-        runs.beat(c, [run.attempt_id])
-        assert [r.id for r in runs.open_attempts(c)] == [other.attempt_id]
+        liveness.beat(c, [run.attempt_id])
+        assert [r.id for r in liveness.open_attempts(c)] == [other.attempt_id]
         assert jobs.attempts_of(c, run.job.id)[-1].beat == 2
 
 
 def test_owners_show_epoch_and_state_of_what_exists(engine: sa.Engine) -> None:
     with write(engine) as c:
         run, gone = run_at(c, Actor.PARSE), run_at(c, Actor.PARSE)
-        jobs.delete(c, gone.job.id, now=NOW)
-        owners = runs.owners(c, [run.job.id, gone.job.id, "0" * 26])
+        moves.delete(c, gone.job.id, now=NOW)
+        owners = liveness.owners(c, [run.job.id, gone.job.id, "0" * 26])
     assert owners == {run.job.id: (1, Status.PARSING)}
 
 

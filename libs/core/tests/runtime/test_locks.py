@@ -138,7 +138,7 @@ def test_without_redis_the_lock_is_no_obstacle(own_redis, engine, new_rig):
 
 
 def test_a_silent_redis_delays_no_cancel(own_redis, engine, new_rig, wait_for):
-    from sluice_core.adapters.db import jobs  # noqa: PLC0415  # one use
+    from sluice_core.adapters.db import moves  # noqa: PLC0415  # one use
     from sluice_core.adapters.db.engine import write  # noqa: PLC0415
 
     rig = new_rig(engine, own_redis.url)
@@ -149,7 +149,7 @@ def test_a_silent_redis_delays_no_cancel(own_redis, engine, new_rig, wait_for):
         own_redis.pause()
         time.sleep(3.5)  # the threads of this process have met the silence
         with write(engine) as c:
-            jobs.cancel(c, job.id, now=time.time())
+            moves.cancel(c, job.id, now=time.time())
         began = time.monotonic()
         try:
             wait_for(run.stop, timeout=10)

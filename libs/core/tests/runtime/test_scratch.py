@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import runs, sweeps
+from sluice_core.adapters.db import liveness, runs, sweeps
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.job import JobError
@@ -100,7 +100,7 @@ class TestSweep:
     ) -> None:
         with write(engine) as c:
             run = run_at(c, Actor.DOWNLOAD)
-            assert runs.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
+            assert liveness.declare_lost(c, run.attempt_id, max_losses=9, sweep_at=NOW, now=NOW)
         old = folder(tmp_path, run.job.id, run.job.epoch - 1)
         newest = folder(tmp_path, run.job.id, run.job.epoch)
         assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 1

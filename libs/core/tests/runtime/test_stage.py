@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db import claims, liveness, moves
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.errors import ErrorClass, HandBackError, SluiceError
 from sluice_core.domain.job import Progress
@@ -52,7 +52,7 @@ def test_an_old_message_starts_nothing(rig):
 def test_a_message_of_a_finished_job_starts_nothing(rig):
     job, message = rig.job_at()
     with write(rig.engine) as c:
-        won = runs.claim(c, stage=Actor.DOWNLOAD, message=message, worker="w", now=time.time())
+        won = claims.claim(c, stage=Actor.DOWNLOAD, message=message, worker="w", now=time.time())
         fail(c, won, now=time.time())
     rig.run(never, replace(message, epoch=won.job.epoch))
     assert rig.now(job).status is Status.FAILED
@@ -62,7 +62,7 @@ def test_a_message_of_a_finished_job_starts_nothing(rig):
 def test_a_message_of_a_deleted_job_starts_nothing(rig):
     job, message = rig.job_at()
     with write(rig.engine) as c:
-        jobs.delete(c, job.id, now=time.time())
+        moves.delete(c, job.id, now=time.time())
     rig.run(never, message)
     rig.run(never, replace(message, epoch=message.epoch + 1))
     assert rig.letters() == []
@@ -223,7 +223,9 @@ def test_a_run_that_lost_its_job_removes_its_own_files_alone(rig, put):
         put(run)
         rig.storage.put(other, run.scratch / "film.mp4")
         with write(rig.engine) as c:
-            runs.declare_lost(c, run.claim.attempt_id, max_losses=9, sweep_at=0, now=time.time())
+            liveness.declare_lost(
+                c, run.claim.attempt_id, max_losses=9, sweep_at=0, now=time.time()
+            )
         run.progress(Progress(percent=50.0))
         raise AssertionError("a stale run may not go on")
 
@@ -239,7 +241,7 @@ def test_a_canceled_run_ends_and_leaves_the_job_canceled(rig, put):
     def handle(run):
         put(run)
         with write(rig.engine) as c:
-            jobs.cancel(c, job.id, now=time.time())
+            moves.cancel(c, job.id, now=time.time())
         return advance(run)
 
     rig.run(handle, message)
@@ -252,7 +254,7 @@ def test_a_cancel_is_told_to_the_run(rig, wait_for):
 
     def handle(run):
         with write(rig.engine) as c:
-            jobs.cancel(c, job.id, now=time.time())
+            moves.cancel(c, job.id, now=time.time())
         began = time.monotonic()
         run.raise_for(wait_for(run.stop, timeout=5))
         raise AssertionError(began)
@@ -292,7 +294,7 @@ def test_a_hand_back_after_a_cancel_orders_nothing(rig):
 
     def handle(run):
         with write(rig.engine) as c:
-            jobs.cancel(c, job.id, now=time.time())
+            moves.cancel(c, job.id, now=time.time())
         raise HandBackError
 
     rig.run(handle, message)

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import collections, jobs, outbox, runs
+from sluice_core.adapters.db import claims, collections, jobs, moves, outbox, runs
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.job import Artifact, Job, JobError, Request
 from sluice_core.domain.lanes import STAGES, Actor
@@ -43,9 +43,9 @@ def make_job(connection: sa.Connection, *, now: float = NOW, **fields: Any) -> J
     return job
 
 
-def message_of(row: OutboxRow | sa.Row[Any], *, now: float = NOW) -> runs.Message:
+def message_of(row: OutboxRow | sa.Row[Any], *, now: float = NOW) -> claims.Message:
     """The row as a worker gets it."""
-    return runs.Message(
+    return claims.Message(
         id=row.id, queue=row.queue, job_id=row.job_id, epoch=row.epoch, delivered_at=now
     )
 
@@ -58,10 +58,10 @@ def next_order(connection: sa.Connection, job_id: str) -> sa.Row[Any]:
 
 def start_run(
     connection: sa.Connection, job_id: str, *, worker: str = "worker-1", now: float = NOW
-) -> runs.Claim:
+) -> claims.Claim:
     """Claim the job by the message that waits for it."""
     row = next_order(connection, job_id)
-    won = runs.claim(
+    won = claims.claim(
         connection, stage=Actor(row.actor), message=message_of(row), worker=worker, now=now
     )
     if won is None:
@@ -71,7 +71,7 @@ def start_run(
 
 def run_at(
     connection: sa.Connection, stage: Actor, *, now: float = NOW, **fields: Any
-) -> runs.Claim:
+) -> claims.Claim:
     """A run of the stage, all stages before it done."""
     job = make_job(connection, now=now, **fields)
     run = start_run(connection, job.id, now=now)
@@ -85,13 +85,13 @@ def run_at(
     return run
 
 
-def artifact(run: runs.Claim, name: str = "film.mp4") -> Artifact:
+def artifact(run: claims.Claim, name: str = "film.mp4") -> Artifact:
     """A finished file of the run; nothing is put into a storage."""
     key = f"files/{run.job.id}/{run.job.stage.value}.{run.job.epoch}/{name}"
     return Artifact(name, "video", key, 3, "0" * 64, "video/mp4")
 
 
-def finish(connection: sa.Connection, run: runs.Claim, *, now: float = NOW) -> Job:
+def finish(connection: sa.Connection, run: claims.Claim, *, now: float = NOW) -> Job:
     """End the run's job well."""
     job, _orders = runs.succeed(
         connection, run, files=[artifact(run)], fields={}, expires_at=now + 86_400, now=now
@@ -99,7 +99,7 @@ def finish(connection: sa.Connection, run: runs.Claim, *, now: float = NOW) -> J
     return job
 
 
-def fail(connection: sa.Connection, run: runs.Claim, *, now: float = NOW) -> Job:
+def fail(connection: sa.Connection, run: claims.Claim, *, now: float = NOW) -> Job:
     """End the run's job badly."""
     job, _orders = runs.fail(connection, run, ERROR, dead=False, sweep_at=now + 60, now=now)
     return job
@@ -145,14 +145,14 @@ def make_job_in(connection: sa.Connection, status: Status, *, now: float = NOW) 
     if status is Status.FAILED:
         return fail(connection, run, now=now)
     if status is Status.CANCELED:
-        canceled = jobs.cancel(connection, run.job.id, now=now)
+        canceled = moves.cancel(connection, run.job.id, now=now)
         if canceled is None:
             raise ValueError("the job could not be canceled")
         return canceled
     return run.job
 
 
-def _last_run(connection: sa.Connection, job_id: str, *, now: float) -> runs.Claim:
+def _last_run(connection: sa.Connection, job_id: str, *, now: float) -> claims.Claim:
     """Bring a PENDING job to its transcode run."""
     run = start_run(connection, job_id, now=now)
     for to in STAGES[1:]:

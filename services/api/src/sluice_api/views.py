@@ -9,8 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_api.positions import MAX_LOOKUPS
-from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import outbox
+from sluice_core.adapters.db import details, outbox
 from sluice_core.domain.job import Artifact, ChildCounts, Job
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.domain.view import job_view
@@ -39,8 +38,8 @@ class Shown:
 
 def gather(connection: sa.Connection, jobs: Sequence[Job]) -> list[Shown]:
     """The jobs with their files, children and messages, in the same order."""
-    files = job_store.files_of(connection, [j.id for j in jobs if j.status in _HAS_FILES])
-    counts = job_store.child_counts(connection, [j.id for j in jobs if j.is_collection])
+    files = details.files_of(connection, [j.id for j in jobs if j.status in _HAS_FILES])
+    counts = details.child_counts(connection, [j.id for j in jobs if j.is_collection])
     waiting = [j.id for j in jobs if j.waiting_for is WaitingFor.WORKER]
     messages = {job_id: _message_of(connection, job_id) for job_id in waiting[:MAX_LOOKUPS]}
     return [

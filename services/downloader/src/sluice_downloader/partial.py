@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sluice_core.adapters.db import runs
+from sluice_core.adapters.db import liveness
 from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.ytdlp.resume import PartialFile
 from sluice_core.domain.errors import StaleRunError, StoreAwayError
@@ -64,7 +64,7 @@ def owner(run: Run) -> Owner:
     """Who owns the run's job now, as the database says."""
     try:
         with read(run.deps.engine) as connection:
-            found = runs.owners(connection, [run.job.id]).get(run.job.id)
+            found = liveness.owners(connection, [run.job.id]).get(run.job.id)
     except StoreAwayError:
         # Nobody can have taken the job from us while nobody can reach the database.
         return Owner.SELF

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import collections, runs, sweeps
+from sluice_core.adapters.db import collections, liveness, sweeps
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.quarantine import max_losses
@@ -42,11 +42,11 @@ def lost_workers(
 
     """
     with read(engine) as connection:
-        beats = [(row.id, row.beat) for row in runs.open_attempts(connection)]
+        beats = [(row.id, row.beat) for row in liveness.open_attempts(connection)]
     rows: list[OutboxRow] = []
     for attempt_id in watch.observe(beats, monotonic):
         with write(engine) as connection:
-            taken = runs.declare_lost(
+            taken = liveness.declare_lost(
                 connection,
                 attempt_id,
                 max_losses=max_losses(lone_losses, seen=False),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import runs
+from sluice_core.adapters.db import claims
 from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import SluiceError
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 REMOTE = {Actor.PARSE: False, Actor.DOWNLOAD: True}
 
 
-def admit(deps: StageDeps, message: runs.Message) -> bool:
+def admit(deps: StageDeps, message: claims.Message) -> bool:
     """Whether the run may start; False when its message was put back, and is to be acknowledged.
 
     A slot that was taken is given back by `deps.hosts.leave`.
@@ -33,7 +33,7 @@ def admit(deps: StageDeps, message: runs.Message) -> bool:
         return True
     url = stored(
         deps,
-        lambda connection: runs.link_of(connection, stage=deps.stage, message=message),
+        lambda connection: claims.link_of(connection, stage=deps.stage, message=message),
         begin=read,
     )
     host = host_of(url or "")
@@ -45,7 +45,7 @@ def admit(deps: StageDeps, message: runs.Message) -> bool:
     now = deps.clock()
 
     def put_back(connection: sa.Connection) -> OutboxRow | None:
-        return runs.postpone(
+        return claims.postpone(
             connection,
             stage=deps.stage,
             message=message,

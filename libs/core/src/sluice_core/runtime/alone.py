@@ -17,7 +17,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import runs
+from sluice_core.adapters.db import claims, liveness
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import StoreAwayError
@@ -37,21 +37,21 @@ EXIT_STORE_AWAY = 75
 POLL = 0.2
 
 
-def arguments(message: runs.Message, attempt_id: str) -> list[str]:
+def arguments(message: claims.Message, attempt_id: str) -> list[str]:
     """What the process is told."""
     return [OPTION, json.dumps({**asdict(message), "attempt_id": attempt_id})]
 
 
-def parse(arguments: Sequence[str]) -> tuple[runs.Message, str] | None:
+def parse(arguments: Sequence[str]) -> tuple[claims.Message, str] | None:
     """The message and the attempt's id, or None when this is no such process."""
     if list(arguments[:1]) != [OPTION]:
         return None
     told = json.loads(arguments[1])
     attempt_id = told.pop("attempt_id")
-    return runs.Message(**told), attempt_id
+    return claims.Message(**told), attempt_id
 
 
-def run_alone(deps: StageDeps, message: runs.Message) -> None:
+def run_alone(deps: StageDeps, message: claims.Message) -> None:
     """Run one message in a process of its own and wait for its end.
 
     Raises:
@@ -96,14 +96,14 @@ def _judge(deps: StageDeps, attempt_id: str) -> None:
     now = deps.clock()
 
     def lose(connection: sa.Connection) -> tuple[bool, tuple[Job, list[OutboxRow]] | None]:
-        lost = runs.declare_lost(
+        lost = liveness.declare_lost(
             connection,
             attempt_id,
             max_losses=max_losses(deps.limits.lone_losses, seen=True),
             sweep_at=now + deps.settings.jobs.retention_partial,
             now=now,
         )
-        return runs.attempt_exists(connection, attempt_id), lost
+        return claims.attempt_exists(connection, attempt_id), lost
 
     began, lost = stored(deps, lose)
     if not began:

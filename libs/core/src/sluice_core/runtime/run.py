@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters import events
-from sluice_core.adapters.db import collections, runs
+from sluice_core.adapters.db import claims, collections, liveness, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.settings import Settings, StageSettings
@@ -112,7 +112,7 @@ class StageDeps:
 class Run:
     """What a handler sees of its run; writes raise `StaleRunError` once the job is not ours."""
 
-    def __init__(self, deps: StageDeps, claim: runs.Claim) -> None:
+    def __init__(self, deps: StageDeps, claim: claims.Claim) -> None:
         self.deps = deps
         self.claim = claim
         self.job = claim.job
@@ -177,7 +177,7 @@ class Run:
                     connection, self.claim.job, admitted, now=self.deps.clock()
                 )
                 if self._durable.is_news(admitted):
-                    runs.mark_progressed(connection, self.claim.attempt_id)
+                    liveness.mark_progressed(connection, self.claim.attempt_id)
         except StoreAwayError:
             # Figures are not worth a wait: bytes keep flowing while the database is away.
             self.deps.running.note_store(away=True)
@@ -199,7 +199,7 @@ class Run:
         def add(connection: sa.Connection) -> list[OutboxRow]:
             found = collections.add_children(connection, self.claim, entries, now=now)
             if found:
-                runs.mark_progressed(connection, self.claim.attempt_id)
+                liveness.mark_progressed(connection, self.claim.attempt_id)
             return found
 
         rows = stored(self.deps, add)
@@ -217,7 +217,7 @@ class Run:
         self._child = (pid, started)
         try:
             with write(self.deps.engine) as connection:
-                runs.record_child(connection, self.claim.attempt_id, pid, started)
+                liveness.record_child(connection, self.claim.attempt_id, pid, started)
         except StoreAwayError:
             # The lock that the child holds proves the same; its output must not wait for this.
             self.deps.running.note_store(away=True)

@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import runs
+from sluice_core.adapters.db import liveness
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
 from sluice_core.domain.states import Status
@@ -178,10 +178,10 @@ class Running:
             self._next_beat = now + BEAT_EVERY
             if mine:
                 with write(self._engine) as connection:
-                    runs.beat(connection, list(mine))
+                    liveness.beat(connection, list(mine))
         if mine or self._away_since is not None:
             with read(self._engine) as connection:
-                owners = runs.owners(connection, [entry.job_id for entry in mine.values()])
+                owners = liveness.owners(connection, [entry.job_id for entry in mine.values()])
             for attempt_id, entry in mine.items():
                 reason = _reason(owners.get(entry.job_id), entry.epoch)
                 if reason is not None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import dead_letters, jobs, runs, sweeps
+from sluice_core.adapters.db import claims, dead_letters, jobs, runs, sweeps
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
@@ -63,7 +63,7 @@ Handler = Callable[[Run], Outcome]
 
 
 def run_stage(
-    deps: StageDeps, handle: Handler, message: runs.Message, *, attempt_id: str | None = None
+    deps: StageDeps, handle: Handler, message: claims.Message, *, attempt_id: str | None = None
 ) -> None:
     """Claim the message's job and run the stage; every outcome is stored before this returns.
 
@@ -132,13 +132,13 @@ def _end_by_force(deps: StageDeps, run: Run, late: float) -> None:
     tell(deps, job, "job")
 
 
-def _claim(deps: StageDeps, message: runs.Message, attempt_id: str) -> runs.Claim | None:
+def _claim(deps: StageDeps, message: claims.Message, attempt_id: str) -> claims.Claim | None:
     now, tries = deps.clock(), 0
 
-    def claim(connection: sa.Connection) -> runs.Claim | None:
+    def claim(connection: sa.Connection) -> claims.Claim | None:
         nonlocal tries
         tries += 1
-        won = runs.claim(
+        won = claims.claim(
             connection,
             stage=deps.stage,
             message=message,
@@ -149,7 +149,7 @@ def _claim(deps: StageDeps, message: runs.Message, attempt_id: str) -> runs.Clai
         )
         if won is None and tries > 1:
             # The first try may have been committed although its answer got lost.
-            return runs.claimed_as(connection, attempt_id)
+            return claims.claimed_as(connection, attempt_id)
         return won
 
     return stored(deps, claim)
@@ -163,11 +163,11 @@ class _Why(StrEnum):
     SUSPECT = "suspect"
 
 
-def _drop(deps: StageDeps, message: runs.Message) -> _Why:
+def _drop(deps: StageDeps, message: claims.Message) -> _Why:
     """Late or doubled messages go quietly; one that names no job at all is kept for a person."""
 
     def look(connection: sa.Connection) -> _Why:
-        if deps.program and runs.is_suspect(connection, stage=deps.stage, message=message):
+        if deps.program and claims.is_suspect(connection, stage=deps.stage, message=message):
             return _Why.SUSPECT
         if sweeps.exists(connection, message.job_id):
             return _Why.LATE

@@ -15,7 +15,7 @@ from dramatiq.middleware import CurrentMessage, TimeLimit
 
 from sluice_core.adapters import logs, settings
 from sluice_core.adapters.db import dead_letters, engine
-from sluice_core.adapters.db.runs import Message
+from sluice_core.adapters.db.claims import Message
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import ConfigError, StoreAwayError
 from sluice_core.domain.lanes import WORKER_MODULES, Actor

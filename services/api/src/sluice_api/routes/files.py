@@ -16,8 +16,7 @@ from sluice_api.deps import Deps
 from sluice_api.problems import not_found
 from sluice_api.routes.jobs import visible
 from sluice_api.stored import StoredFile
-from sluice_core.adapters.db import access
-from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.db import access, details
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.disposition import attachment
 from sluice_core.domain.job import Artifact
@@ -77,7 +76,7 @@ def build(deps: Deps) -> APIBlueprint:
 
 def _find(connection: sa.Connection, caller: Caller, path: m.FilePath) -> Artifact:
     visible(connection, caller, path.id)
-    for file in job_store.files_of(connection, [path.id]).get(path.id, ()):
+    for file in details.files_of(connection, [path.id]).get(path.id, ()):
         if file.name == path.name:
             return file
     return not_found("The job has no such file.")

@@ -18,7 +18,7 @@ from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError, not_found
 from sluice_api.submit import Accepted, check, place
 from sluice_api.views import Shown, gather
-from sluice_core.adapters.db import idempotency
+from sluice_core.adapters.db import idempotency, moves
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.job import Job
@@ -147,7 +147,7 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
 
         def work(connection: sa.Connection) -> Shown:
             job = visible(connection, caller, path.id)
-            canceled = job_store.cancel(connection, path.id, now=deps.clock())
+            canceled = moves.cancel(connection, path.id, now=deps.clock())
             if canceled is None:
                 _refuse_move(job, "canceled")
             return gather(connection, [canceled])[0]
@@ -162,7 +162,7 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
 
         def work(connection: sa.Connection) -> tuple[Shown, Any]:
             job = visible(connection, caller, path.id)
-            rows = job_store.retry(connection, path.id, now=now)
+            rows = moves.retry(connection, path.id, now=now)
             if rows is None:
                 _refuse_move(job, "retried")
             again = visible(connection, caller, path.id)
@@ -179,7 +179,7 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
 
         def work(connection: sa.Connection) -> Job:
             job = visible(connection, caller, path.id)
-            job_store.delete(connection, path.id, now=deps.clock())
+            moves.delete(connection, path.id, now=deps.clock())
             return job
 
         gone = deps.database.write(work)

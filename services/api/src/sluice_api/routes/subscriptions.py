@@ -16,8 +16,7 @@ from sluice_api.caller import need
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
 from sluice_api.routes.schedules import created, request_of
-from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import schedules, subscriptions
+from sluice_core.adapters.db import moves, schedules, subscriptions
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.job import Job
 from sluice_core.domain.schedule import Kind, Missed, Schedule
@@ -108,7 +107,7 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         def work(connection: sa.Connection) -> list[Job]:
             plans.visible(connection, caller, path.id, kinds=_KINDS, lock=True)
             under_way = schedules.checks_under_way(connection, path.id)
-            canceled = [job_store.cancel(connection, job_id, now=now) for job_id in under_way]
+            canceled = [moves.cancel(connection, job_id, now=now) for job_id in under_way]
             schedules.remove(connection, path.id)
             return [job for job in canceled if job is not None]
 

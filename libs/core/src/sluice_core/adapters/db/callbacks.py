@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, outbox, parts
+from sluice_core.adapters.db import dead_letters, details, outbox
 from sluice_core.adapters.db.schema import callbacks
 from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.domain.job import Job
@@ -41,8 +41,8 @@ def order(connection: sa.Connection, job: Job, *, now: float) -> list[outbox.Out
     url = job.request.callback_url
     if url is None:
         return []
-    files = parts.files_of(connection, [job.id]).get(job.id, ())
-    counts = parts.child_counts(connection, [job.id]).get(job.id) if job.is_collection else None
+    files = details.files_of(connection, [job.id]).get(job.id, ())
+    counts = details.child_counts(connection, [job.id]).get(job.id) if job.is_collection else None
     connection.execute(
         sa.insert(callbacks).values(
             job_id=job.id,

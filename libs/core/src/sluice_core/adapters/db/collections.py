@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from sluice_core.adapters.db import claims, details, ordering, outbox, runs, subscriptions
 from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import outbox, runs, subscriptions
 from sluice_core.adapters.db.rows import error_columns, next_version, to_job
 from sluice_core.adapters.db.schema import jobs
 from sluice_core.adapters.db.schema import outbox as outbox_table
@@ -20,7 +20,7 @@ from sluice_core.domain.states import ACTIVE, Status, WaitingFor
 
 
 def add_children(
-    connection: sa.Connection, run: runs.Claim, entries: Sequence[dict[str, Any]], *, now: float
+    connection: sa.Connection, run: claims.Claim, entries: Sequence[dict[str, Any]], *, now: float
 ) -> list[outbox.OutboxRow]:
     """Write newly found entries as child jobs, as the run that expands the parent.
 
@@ -89,7 +89,7 @@ def settle(
     connection.execute(sa.delete(outbox_table).where(outbox_actor))
     if row is None or row.waiting_for != WaitingFor.CHILDREN.value or not row.expansion_done:
         return None
-    counts = job_store.child_counts(connection, [parent_id]).get(parent_id, ChildCounts())
+    counts = details.child_counts(connection, [parent_id]).get(parent_id, ChildCounts())
     if counts.active:
         return None
     status, error = _outcome(to_job(row), counts)
@@ -114,7 +114,7 @@ def settle(
     job = to_job(ended)
     if job.is_check:
         subscriptions.checked(connection, job.schedule_id or "")
-    runs.ask_to_settle(connection, job, now=now)
+    ordering.ask_to_settle(connection, job, now=now)
     return job
 
 

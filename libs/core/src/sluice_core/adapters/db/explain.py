@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from sluice_core.adapters.db import details
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.schema import attempts, outbox
 from sluice_core.domain.explain import Attempt, Order, Standing
@@ -36,8 +37,8 @@ def standing(connection: sa.Connection, job_id: str) -> Standing | None:
     ).all()
     return Standing(
         job=job,
-        children=job_store.child_counts(connection, [job_id]).get(job_id, ChildCounts()),
-        files=len(job_store.files_of(connection, [job_id]).get(job_id, ())),
+        children=details.child_counts(connection, [job_id]).get(job_id, ChildCounts()),
+        files=len(details.files_of(connection, [job_id]).get(job_id, ())),
         attempts=tuple(_attempt(r) for r in reversed(runs)),
         earlier_attempts=total - len(runs),
         orders=tuple(_order(r) for r in orders),

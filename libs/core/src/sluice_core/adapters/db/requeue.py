@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, outbox
+from sluice_core.adapters.db import dead_letters, moves, outbox
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.domain.lanes import Actor
 
@@ -60,7 +60,7 @@ def requeue(connection: sa.Connection, letter_id: str, *, now: float) -> Requeue
 
 
 def _retry(connection: sa.Connection, job_id: str, *, now: float) -> list[outbox.OutboxRow]:
-    orders = job_store.retry(connection, job_id, now=now)
+    orders = moves.retry(connection, job_id, now=now)
     if orders is None:
         # Read again: another request may just have been faster.
         job = job_store.get(connection, job_id)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.db import moves
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.db.schema import attempts, jobs
 from sluice_core.domain.errors import ErrorClass
@@ -46,7 +46,7 @@ def retry(
     query = sa.select(jobs.c.id).where(jobs.c.id == job_id, *_conditions(rule)).with_for_update()
     if connection.execute(query).first() is None:
         return None
-    return job_store.retry(connection, job_id, now=now)
+    return moves.retry(connection, job_id, now=now)
 
 
 def _conditions(rule: Rule) -> tuple[sa.ColumnElement[bool], ...]:

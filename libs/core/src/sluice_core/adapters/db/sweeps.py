@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from sluice_core.adapters.db import ordering
 from sluice_core.adapters.db import outbox as outbox_store
-from sluice_core.adapters.db import runs
 from sluice_core.adapters.db.rows import next_version, to_job
 from sluice_core.adapters.db.schema import (
     artifacts,
@@ -173,7 +173,7 @@ def adopt_orphans(
             .values(waiting_for=WaitingFor.WORKER.value, updated_at=now, **next_version())
         )
         if taken.rowcount:
-            orders.append(runs.order(connection, job, now=now))
+            orders.append(ordering.order(connection, job, now=now))
     return orders
 
 
