@@ -7,9 +7,17 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 from flask import Flask
+from flask.testing import FlaskClient
 
-from sluice_core.adapters.db.engine import read
+from sluice_api import publisher
+from sluice_api.deps import Deps
+from sluice_api.events.memory import Memory
+from sluice_api.events.messages import Watch
+from sluice_api.routes import events
+from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import jobs
+from sluice_core.runtime.failpoints import Failpoints
+from sluice_testing import factories
 
 LINK = "https://media.example/film"
 
@@ -66,3 +74,41 @@ def test_each_part_of_a_request_has_a_size(
     make_app: Callable[..., Flask], body: dict[str, object], status: int
 ) -> None:
     assert make_app().test_client().post("/v1/jobs", json=body).status_code == status
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_streams_are_refused_beyond_their_places(
+    client: FlaskClient, deps: Deps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MAX_CLIENTS", 2)
+    everything = Watch(None, None, ends=False)
+    with deps.hub.subscribe(everything), deps.hub.subscribe(everything):
+        response = client.get("/v1/events")
+        assert (response.status_code, response.get_json()["code"]) == (503, "unavailable")
+        assert int(response.headers["Retry-After"]) > 0
+
+
+def test_what_streams_remember_is_bounded(engine: sa.Engine) -> None:
+    memory = Memory(max_versions=5, max_jobs=2)
+    with write(engine) as connection:
+        made = [factories.make_job(connection) for _ in range(9)]
+    for job in made:
+        memory.keep(job, None)
+    assert memory.active() == [job.id for job in made[-2:]]
+    told = [job.id for job in made if memory.version(job.id) >= 0]
+    assert told == [job.id for job in made[-5:]]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_waits_to_be_published_is_bounded(
+    deps: Deps, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The greenlet that sends does not get its turn here, so that all waits."""
+    monkeypatch.setattr(publisher, "MAX_WAITING", 5)
+    waiting = publisher.Publisher(deps.broker, deps.signals, failpoints=Failpoints("", None))
+    with write(engine) as connection:
+        job = factories.make_job(connection)
+    for _ in range(50):
+        waiting.send([], [job])
+    assert len(waiting._waiting) == 5  # noqa: SLF001  # nothing else shows it
+    waiting.close()
