@@ -97,7 +97,16 @@ def test_a_run_renews_its_lock(rig, wait_for):
     assert rig.now(job).status is Status.MERGING
 
 
-def test_a_duplicate_of_a_live_claim_is_acknowledged_and_dropped(rig, wait_for):
+def test_a_duplicate_of_a_live_claim_is_acknowledged_and_dropped(
+    new_rig, engine, redis_url, tmp_path, wait_for
+):
+    hits = tmp_path / "hits"
+    rig = new_rig(
+        engine,
+        redis_url,
+        SLUICE_FAILPOINTS="run.delivered=log",
+        SLUICE_FAILPOINTS_LOG=str(hits),
+    )
     job, message = rig.job_at()
     began, end = [], Event()
 
@@ -117,6 +126,7 @@ def test_a_duplicate_of_a_live_claim_is_acknowledged_and_dropped(rig, wait_for):
     end.set()
     wait_for(lambda: rig.now(job).status is Status.MERGING)
     assert began == [message.epoch + 1]
+    assert hits.read_text() == "run.delivered\n"  # the copies cost no transaction
 
 
 def test_a_lock_that_a_dead_run_left_is_no_obstacle(rig, wait_for):
