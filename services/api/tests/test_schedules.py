@@ -164,3 +164,12 @@ def test_whose_they_are(make_app, make_key):
     assert client.get("/v1/schedules", headers=other).get_json()["schedules"] == []
     assert post(client, {**NIGHTLY, "name": "b"}, headers=reader).status_code == 403
     assert client.get(link).status_code == 401
+
+
+def test_schedules_are_capped(client, monkeypatch):
+    monkeypatch.setattr(schedules, "CAP", 2)
+    assert post(client, NIGHTLY).status_code == 201
+    assert post(client, FEED, "subscriptions").status_code == 201
+    answer = post(client, {**NIGHTLY, "name": "third"})
+    assert answer.status_code == 409
+    assert "2 schedules" in answer.get_json()["detail"]

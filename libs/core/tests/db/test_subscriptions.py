@@ -119,3 +119,9 @@ def test_entries_that_left_the_list_are_forgotten_in_time(engine: sa.Engine) -> 
     with read(engine) as c:
         query = sa.select(subscription_entries.c.entry_key)
         assert c.execute(query).scalars().all() == ["new"]
+    with write(engine) as c:
+        schedules.remove(c, subscription.id)
+        c.execute(
+            sa.insert(subscription_entries).values(schedule_id="gone", entry_key="x", seen_at=NOW)
+        )
+        assert subscriptions.purge(c, older_than=0.0) == 1

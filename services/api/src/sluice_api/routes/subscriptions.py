@@ -105,9 +105,12 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         now = deps.clock()
 
         def work(connection: sa.Connection) -> list[Job]:
-            plans.visible(connection, caller, path.id, kinds=_KINDS, lock=True)
+            plans.visible(connection, caller, path.id, kinds=_KINDS)
+            # Jobs are locked before their subscription, as when a look ends: two orders of locks
+            # are a deadlock.
             under_way = schedules.checks_under_way(connection, path.id)
             canceled = [moves.cancel(connection, job_id, now=now) for job_id in under_way]
+            schedules.get(connection, path.id, lock=True)
             schedules.remove(connection, path.id)
             return [job for job in canceled if job is not None]
 

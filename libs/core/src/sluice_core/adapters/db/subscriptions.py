@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sluice_core.adapters.db.schema import schedules, subscription_entries
+from sluice_core.adapters.db.upsert import insert_or_ignore
 
 
 def admit(
@@ -40,11 +40,8 @@ def admit(
         )
         .values(seen_at=now)
     )
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    insert = (
-        dialect.insert(subscription_entries)
-        .on_conflict_do_nothing()
-        .returning(subscription_entries.c.entry_key)
+    insert = insert_or_ignore(connection, subscription_entries).returning(
+        subscription_entries.c.entry_key
     )
     # In one order for all: two writers that meet the same keys in others would deadlock.
     rows = [
@@ -68,13 +65,14 @@ def counts(connection: sa.Connection, subscription_ids: Collection[str]) -> dict
         .where(subscription_entries.c.schedule_id.in_(subscription_ids))
         .group_by(subscription_entries.c.schedule_id)
     )
-    return dict(connection.execute(query).tuples().all())
+    return {row.schedule_id: row[1] for row in connection.execute(query)}
 
 
 def purge(connection: sa.Connection, *, older_than: float) -> int:
     """Forget entries that left their list long ago; returns how many.
 
-    Only of lists that were read since: one that nobody could read is no list without entries.
+    Only of lists that were read since: one that nobody could read is no list without entries. Also
+    what a look that was under way wrote of a subscription that was deleted.
     """
     other = subscription_entries.alias("other")
     newest = (
@@ -82,7 +80,7 @@ def purge(connection: sa.Connection, *, older_than: float) -> int:
         .where(other.c.schedule_id == subscription_entries.c.schedule_id)
         .scalar_subquery()
     )
-    old = sa.delete(subscription_entries).where(
-        subscription_entries.c.seen_at <= older_than, newest > older_than
-    )
+    left = sa.and_(subscription_entries.c.seen_at <= older_than, newest > older_than)
+    ownerless = ~sa.exists().where(schedules.c.id == subscription_entries.c.schedule_id)
+    old = sa.delete(subscription_entries).where(sa.or_(left, ownerless))
     return connection.execute(old).rowcount
