@@ -253,18 +253,21 @@ def drain(system):
     assert system.stop() == 0
 
 
-@pytest.mark.parametrize(("leave", "repeat"), [(lose, REPEAT), (drain, 0)])
-def test_another_machine_goes_on(tmp_path, site, shared, leave, repeat):
+@pytest.mark.parametrize(
+    ("path", "leave", "repeat"), [(HUGE, lose, REPEAT), (BIG, drain, 0)], ids=["lost", "drained"]
+)
+def test_another_machine_goes_on(tmp_path, site, shared, *, path, leave, repeat):
     storage = open_storage(shared["SLUICE_STORAGE_URL"])
-    site.control(HUGE, stall=60 * MIB)
+    held = int(0.6 * site.size(path))
+    site.control(path, stall=held)
     first = System(tmp_path / "first", {**shared, "SLUICE_DOWNLOAD_DRAIN_GRACE": "0.5"})
     first.start()
     try:
-        job = first.submit(site.url(HUGE), preset="original")
-        until(lambda: saved_bytes(storage, job) >= 48 * MIB, timeout=60)
+        job = first.submit(site.url(path), preset="original")
+        until(lambda: saved_bytes(storage, job) >= held // REPEAT * REPEAT, timeout=60)
         fetched = partial_bytes(first, job)
-        on_the_wire = site.stats(HUGE).bytes - fetched
-        assert fetched < 61 * MIB
+        on_the_wire = site.stats(path).bytes - fetched
+        assert fetched <= held
     finally:
         leave(first)
     shutil.rmtree(first.data)
@@ -278,8 +281,8 @@ def test_another_machine_goes_on(tmp_path, site, shared, leave, repeat):
         assert second.part("downloader").uids().real == second_user.pw_uid
         [ended] = second.wait([job["id"]], timeout=90)
         assert (ended["status"], ended["error"]) == ("SUCCESS", None)
-        assert ended["files"][0]["sha256"] == site.sha256(HUGE)
-        assert refetched(site, HUGE) <= repeat + on_the_wire
+        assert ended["files"][0]["sha256"] == site.sha256(path)
+        assert refetched(site, path) <= repeat + on_the_wire
         until(lambda: not list(storage.keys("work/")), timeout=30)
         assert len(list(storage.keys("files/"))) == 1
     finally:

@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -79,6 +80,30 @@ def test_fragments_are_cut_where_their_note_ends(machine, new_machine, noise, no
     whole = 6 if noted else 4
     assert other.content() == b"".join(fragments[:whole])
     assert f'"index": {whole}' in other.file.read_note()
+
+
+def test_half_a_fragment_is_not_saved_for_it_is_written_again(machine, new_machine, noise):
+    fragments = [noise(700, seed) for seed in range(4)]
+    machine.begin(fragments=10)
+    for index, data in enumerate(fragments[:2], 1):
+        machine.write(data)
+        machine.note(index)
+    machine.write(b"half of a fragment" * 70)
+    with machine.saving():
+        pass
+    # The next run on this machine: it goes on from the note.
+    machine.run = replace(machine.run, epoch=4)
+    assert machine.restore() is not None
+    mend(machine.file)
+    for index, data in enumerate(fragments[2:], 3):
+        machine.write(data)
+        machine.note(index)
+    with machine.saving():
+        pass
+    other = new_machine(5)
+    other.restore()
+    mend(other.file)
+    assert other.content() == b"".join(fragments)
 
 
 def test_bytes_of_two_generations_are_never_in_one_file(machine, new_machine, noise, wait_for):
