@@ -46,6 +46,17 @@ def test_killed_worker(tmp_path, world, name):
     assert hits(tmp_path, name) >= 3
 
 
+def test_a_job_that_lost_two_workers_goes_on_in_a_process_of_its_own(tmp_path, world):
+    with start(tmp_path, world, "run.claimed=kill*2") as system:
+        link = "/clips/1/clip.mp4?bytes=300000"
+        job = system.submit(world.url(link), preset="original")
+        assert_all_well(system, world, [job], [link], timeout=90)
+        answer = system.http.get(f"/v1/jobs/{job['id']}/attempts").json()
+        parsed = [a for a in answer["attempts"] if a["stage"] == "parse"]
+        assert [attempt["outcome"] for attempt in parsed] == ["lost", "lost", "ok"]
+        assert system.log.read_text().count('"runs_alone"') == 1
+
+
 @pytest.mark.parametrize("name", ["api.after_commit", "api.after_publish"])
 def test_killed_api(tmp_path, world, name):
     with start(tmp_path, world, f"{name}=kill*1") as system:
