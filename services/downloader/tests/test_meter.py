@@ -43,3 +43,15 @@ def test_only_an_exact_size_is_a_promise(estimated, told):
     assert not meter.size_was_told
     meter.read(report(5, 10, estimated=estimated))
     assert meter.size_was_told is told
+
+
+def test_bytes_that_come_again_are_counted():
+    meter = Meter([100, 100])
+    meter.resumed(60)
+    meter.resumed(50)  # the child could use no more of them
+    meter.read(report(80, 100))
+    meter.read(report(5, 100))  # the site began anew
+    meter.finished(100)
+    meter.begin(1)
+    meter.read(report(5, 100))
+    assert meter.refetched == 10 + 75

@@ -21,6 +21,8 @@ class Meter:
         self._done = [0] * len(sizes)
         self._told = [False] * len(sizes)
         self._current = 0
+        #: Bytes that were here once and had to come again.
+        self.refetched = 0
 
     @property
     def position(self) -> tuple[int, int]:
@@ -38,7 +40,7 @@ class Meter:
 
     def resumed(self, size: int) -> None:
         """So many bytes of the track are here from an earlier run."""
-        self._done[self._current] = size
+        self._set(size)
 
     def finished(self, size: int) -> Progress:
         """The track is whole, and has so many bytes, whatever was said of it before."""
@@ -51,11 +53,15 @@ class Meter:
         Args:
             report: `bytes`, `total` or None, `estimated`, `speed` in bytes per second or None.
         """
-        self._done[self._current] = int(report["bytes"])
+        self._set(int(report["bytes"]))
         if report.get("total"):
             self._sizes[self._current] = int(report["total"])
             self._told[self._current] = not report.get("estimated")
         return self._progress(report.get("speed"))
+
+    def _set(self, size: int) -> None:
+        self.refetched += max(0, self._done[self._current] - size)
+        self._done[self._current] = size
 
     def _progress(self, speed: float | None) -> Progress:
         done = sum(self._done)

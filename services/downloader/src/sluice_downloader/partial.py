@@ -12,7 +12,7 @@ from sluice_core.adapters.ytdlp.resume import PartialFile
 from sluice_core.domain.errors import StaleRunError, StoreAwayError
 from sluice_core.domain.states import Status
 from sluice_core.runtime.pieces import Owner, Saver, restore
-from sluice_core.runtime.stage import Run
+from sluice_core.runtime.run import Run
 
 #: Seconds that a run may take to save the rest of what it has, when it is to end.
 FLUSH = 4.0
@@ -38,7 +38,8 @@ def kept(run: Run, path: Path) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     file = PartialFile(path)
-    known = restore(deps.storage, run.id, file, check=run.check)
+    # Before the first run of the stage nobody can have saved anything.
+    known = restore(deps.storage, run.id, file, check=run.check) if run.claim.number > 1 else None
     saver = Saver(
         storage=deps.storage,
         run=run.id,
