@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sluice_core.adapters.db import jobs, moves, runs
+from sluice_core.adapters.db import changes, jobs, moves, runs
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.jobs import Filter
 from sluice_core.domain.job import JobError, Progress, Request
@@ -219,8 +219,8 @@ def test_deleting_a_collection_hides_its_children(engine: sa.Engine) -> None:
 def test_changes_come_oldest_first(engine: sa.Engine) -> None:
     with write(engine) as c:
         ids = [make_job(c, now=NOW + n).id for n in range(4)]
-        found = jobs.changed_since(c, NOW + 1, limit=2)
-    assert [job.id for job in found] == ids[1:3]
+        found = changes.since(c, NOW + 1, limit=2)
+    assert [change.job_id for change in found] == ids[1:3]
 
 
 def test_every_write_raises_the_version(engine: sa.Engine) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sluice_core.adapters.db.schema import counters
+from sluice_core.adapters.db.upsert import insert_into
 
 #: Dead letters pushed out by newer ones.
 DEAD_LETTERS_DROPPED = "dead_letters_dropped"
@@ -13,8 +13,7 @@ DEAD_LETTERS_DROPPED = "dead_letters_dropped"
 
 def add(connection: sa.Connection, name: str, count: int) -> None:
     """Raise a counter, which need not exist yet."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    insert = dialect.insert(counters).values(name=name, value=count)
+    insert = insert_into(connection, counters).values(name=name, value=count)
     connection.execute(
         insert.on_conflict_do_update(
             index_elements=[counters.c.name],

@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sluice_core.adapters.db.schema import idempotency_keys, jobs
+from sluice_core.adapters.db.upsert import insert_or_ignore
 
 #: Seconds that a key is remembered.
 KEPT = 86_400.0
@@ -57,12 +57,9 @@ def remember(
         ~sa.exists().where(jobs.c.id == idempotency_keys.c.job_id, jobs.c.deleted_at.is_(None)),
     )
     connection.execute(sa.delete(idempotency_keys).where(idempotency_keys.c.key == key, stale))
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     insert = (
-        dialect.insert(idempotency_keys)
+        insert_or_ignore(connection, idempotency_keys)
         .values(key=key, body_hash=body_hash, job_id=job_id, created_at=now)
-        .on_conflict_do_nothing()
-        # Not every driver counts the rows of such an insert.
         .returning(idempotency_keys.c.key)
     )
     return connection.execute(insert).first() is not None

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sluice_core.adapters.db import outbox
 from sluice_core.adapters.db.rows import options_of, to_job
 from sluice_core.adapters.db.schema import attempts, jobs
+from sluice_core.adapters.db.upsert import insert_or_ignore
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.job import Job, Request
 from sluice_core.domain.lanes import Actor, queue_name
@@ -46,7 +46,7 @@ def insert_many(
     if not new:
         return []
     values = [_row_of(job, now) for job in new]
-    insert = _insert_or_ignore(connection).returning(jobs)
+    insert = insert_or_ignore(connection, jobs).returning(jobs)
     # Two writers that meet the unique keys in different orders would wait for each other.
     in_order = sorted(values, key=lambda v: (v["dedup_key"] or "", v["entry_key"] or ""))
     rows = {r.id: r for r in connection.execute(insert, in_order)}
@@ -63,11 +63,6 @@ def insert_many(
         result.append((job, order))
     outbox.add_many(connection, orders, now)
     return result
-
-
-def _insert_or_ignore(connection: sa.Connection) -> Any:
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(jobs).on_conflict_do_nothing()
 
 
 def _row_of(job: NewJob, now: float) -> dict[str, Any]:

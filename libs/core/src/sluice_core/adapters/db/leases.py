@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sluice_core.adapters.db.schema import leases
+from sluice_core.adapters.db.upsert import insert_or_ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,8 @@ def look(connection: sa.Connection, name: str) -> Lease:
 
 def take(connection: sa.Connection, seen: Lease, holder: str) -> Lease | None:
     """Become the holder, unless the row changed since it was seen."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(
-        dialect.insert(leases)
-        .values(name=seen.name, holder="", fence=0, beat=0)
-        .on_conflict_do_nothing()
-    )
+    empty = {"name": seen.name, "holder": "", "fence": 0, "beat": 0}
+    connection.execute(insert_or_ignore(connection, leases).values(empty))
     taken = connection.execute(
         sa.update(leases)
         .where(*_is(seen), leases.c.beat == seen.beat)

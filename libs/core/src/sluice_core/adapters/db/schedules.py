@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sluice_core.adapters.db.schema import firings, jobs, schedules, subscription_entries
+from sluice_core.adapters.db.upsert import insert_or_ignore
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.job import Request
 from sluice_core.domain.lanes import Lane
@@ -46,9 +46,8 @@ class NewSchedule:
 
 def add(connection: sa.Connection, new: NewSchedule, *, now: float) -> Schedule | None:
     """Write a schedule; None when its name is taken."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     insert = (
-        dialect.insert(schedules)
+        insert_or_ignore(connection, schedules)
         .values(
             id=new_id(),
             name=new.name,
@@ -63,7 +62,6 @@ def add(connection: sa.Connection, new: NewSchedule, *, now: float) -> Schedule 
             updated_at=now,
             next_at=new.next_at,
         )
-        .on_conflict_do_nothing()
         .returning(schedules)
     )
     row = connection.execute(insert).first()
@@ -139,9 +137,8 @@ def record(
     message: str | None = None,
 ) -> bool:
     """Write what becomes of a planned time, once; False when that was written before."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     insert = (
-        dialect.insert(firings)
+        insert_or_ignore(connection, firings)
         .values(
             schedule_id=schedule.id,
             planned_at=planned_at,
@@ -151,7 +148,6 @@ def record(
             message=message,
             fence=fence,
         )
-        .on_conflict_do_nothing()
         .returning(firings.c.planned_at)
     )
     return connection.execute(insert).first() is not None
