@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from dataclasses import dataclass, field
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from sluice_api.problems import Code, ProblemError
 from sluice_core.adapters.db import access
 from sluice_core.adapters.db.access import ApiKey, Scope
 from sluice_core.adapters.settings import HttpSettings
+from sluice_core.domain.egress import is_loopback
 
 #: Seconds that a link to a file works without a key: long enough for a long film with pauses.
 TICKET_LIFE = 6 * 3600
@@ -127,7 +127,7 @@ def _refuse_foreign_pages(http: HttpSettings) -> None:
     A name that leads here by a DNS trick shows in `Host`; a form or script elsewhere in `Origin`.
     """
     host = request.headers.get("Host", "")
-    if _is_loopback(http.http_host) and not _is_loopback(_name_of(host)):
+    if is_loopback(http.http_host) and not is_loopback(_name_of(host)):
         raise ProblemError(403, Code.FORBIDDEN, "This address answers to loopback names only.")
     if request.method in _SAFE_METHODS:
         return
@@ -143,12 +143,3 @@ def _name_of(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -5,16 +5,24 @@ Built once in `main()` or `create_app()` and handed on. A wrong value is named i
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from sluice_core.domain.egress import is_loopback
 from sluice_core.domain.errors import ConfigError
 from sluice_core.domain.lanes import Actor
 
@@ -83,7 +91,7 @@ class HttpSettings(_Group):
         """Whether a request needs an API key."""
         if self.api_keys_required is not None:
             return self.api_keys_required
-        return not _is_loopback(self.http_host)
+        return not is_loopback(self.http_host)
 
 
 class EgressSettings(_Group):
@@ -124,6 +132,15 @@ class JobSettings(_Group):
     retention_partial: float = Field(2 * 86400.0, gt=0)
     #: Zone in which people's times are read and shown.
     timezone: str = "UTC"
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ValueError, KeyError, OSError) as exc:
+            raise ValueError("there is no such time zone") from exc
+        return value
 
 
 class SchedulerSettings(_Group):
@@ -302,12 +319,3 @@ def masked(name: str, value: object) -> str:
         for k, eq, v in (pair.partition("=") for pair in parts.query.split("&") if pair)
     ]
     return urlunsplit(parts._replace(query="&".join(query)))
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

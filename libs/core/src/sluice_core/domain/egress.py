@@ -62,6 +62,14 @@ def parse_ip(text: str) -> IpAddress | None:
     return address
 
 
+def is_loopback(name: str) -> bool:
+    """Whether a host name or address leads to this machine alone, by its spelling (RFC 6761)."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    address = parse_ip(name)
+    return address is not None and address.is_loopback
+
+
 def is_public(address: IpAddress) -> bool:
     """Whether an address belongs to the public internet."""
     if isinstance(address, ipaddress.IPv4Address):
