@@ -21,7 +21,7 @@ from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import Outgoing, StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.recycle import Recycle
-from sluice_core.runtime.parts import make_deps
+from sluice_core.runtime.deps import make_deps
 from sluice_testing.redis import RedisServer
 
 THREADS = 8

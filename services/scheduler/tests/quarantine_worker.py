@@ -13,7 +13,9 @@ from pathlib import Path
 from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime import worker
-from sluice_core.runtime.stage import Advance, Handler, Run, StageDeps
+from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.run import Advance, Run
+from sluice_core.runtime.stage import Handler
 
 #: Made by the test when slow runs may end.
 END = Path(os.environ["SLUICE_DATA_DIR"]) / "end"

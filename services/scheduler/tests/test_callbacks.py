@@ -31,7 +31,7 @@ from sluice_core.adapters.egress import EgressGuard
 from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.callback import DELAYS, GIVE_UP_AFTER, MAX_TRIES
 from sluice_core.domain.lanes import Actor
-from sluice_core.runtime.worker import make_deps
+from sluice_core.runtime.deps import make_deps
 from sluice_scheduler import notify
 from sluice_testing.factories import (
     artifact,

@@ -21,7 +21,7 @@ from sluice_core.domain.job import JobError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.schedule import BUILTINS
 from sluice_core.domain.states import Status
-from sluice_core.runtime.worker import make_deps
+from sluice_core.runtime.deps import make_deps
 from sluice_scheduler import housework
 from sluice_testing.factories import NOW, fail, make_job_in, run_at, start_run
 

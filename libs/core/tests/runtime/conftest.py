@@ -18,10 +18,11 @@ from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.job import Artifact, Job
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import final_key, work_key
+from sluice_core.runtime.deps import StageDeps, make_deps
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.run import Run, StageDeps
+from sluice_core.runtime.run import Run
 from sluice_core.runtime.stage import Handler, run_stage
-from sluice_core.runtime.worker import make_deps, stage_worker
+from sluice_core.runtime.worker import stage_worker
 from sluice_testing.factories import make_job, message_of, next_order, run_at
 
 

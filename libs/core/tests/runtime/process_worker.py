@@ -13,7 +13,9 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.runtime import worker
 from sluice_core.runtime.children import ExecSpec, child_environment
 from sluice_core.runtime.children import run as run_child
-from sluice_core.runtime.stage import Advance, Handler, Run, StageDeps
+from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.run import Advance, Run
+from sluice_core.runtime.stage import Handler
 
 FOLDER = Path(os.environ["SLUICE_DATA_DIR"])
 

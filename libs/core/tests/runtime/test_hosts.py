@@ -16,7 +16,7 @@ from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.runtime.hosts import LONGEST_WAIT, HostGate, host_of
-from sluice_core.runtime.stage import Advance
+from sluice_core.runtime.run import Advance
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sluice_core.domain.limits import UNKNOWN_DURATION, TimeLimits, time_limits
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.runtime import running, stage
 from sluice_core.runtime.children import EndReason, ExecSpec, child_environment, is_alive, run
-from sluice_core.runtime.stage import Advance
+from sluice_core.runtime.run import Advance
 
 
 @pytest.mark.parametrize(

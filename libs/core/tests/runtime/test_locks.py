@@ -15,7 +15,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status
 from sluice_core.runtime.broker.middleware.idempotency import IdempotencyLock
 from sluice_core.runtime.locks import TTL, RunLocks
-from sluice_core.runtime.stage import Advance
+from sluice_core.runtime.run import Advance
 
 KEY = keys.lock("job", "download")
 

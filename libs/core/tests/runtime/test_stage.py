@@ -15,7 +15,7 @@ from sluice_core.domain.errors import ErrorClass, HandBackError, SluiceError
 from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
-from sluice_core.runtime.stage import Advance, Expanded, Finished
+from sluice_core.runtime.run import Advance, Expanded, Finished
 from sluice_testing.factories import fail
 
 

@@ -19,7 +19,7 @@ from sluice_core.domain.errors import StoreAwayError
 from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
-from sluice_core.runtime.stage import Advance, Finished
+from sluice_core.runtime.run import Advance, Finished
 from sluice_testing.postgres import PostgresServer
 
 Q = "download.default"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from structlog.contextvars import bind_contextvars
+
 from sluice_core.adapters.layout import read_layout
+from sluice_core.adapters.ytdlp.resume import PartialFile
 from sluice_core.domain.errors import ErrorClass, SluiceError
 from sluice_core.domain.job import Job, Progress
 from sluice_core.domain.lanes import Actor
@@ -16,8 +20,10 @@ from sluice_core.domain.paths import work_key
 from sluice_core.domain.plan import Plan, Source, Track
 from sluice_core.runtime import media_child, scratch, worker
 from sluice_core.runtime.children import ForkServer, Preforked
+from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.disk import Disk, Room
-from sluice_core.runtime.stage import Advance, Handler, Run, StageDeps
+from sluice_core.runtime.run import Advance, Run
+from sluice_core.runtime.stage import Handler
 from sluice_downloader import partial
 from sluice_downloader.meter import Meter
 
@@ -26,7 +32,11 @@ _INFO_LIMIT = 32 * 1024 * 1024
 
 def main(preforked: Preforked | None = None) -> None:
     """Run the downloader until it is told to stop."""
-    worker.main(Actor.DOWNLOAD, lambda deps: open_handler(deps, preforked))
+    worker.main(
+        Actor.DOWNLOAD,
+        lambda deps: open_handler(deps, preforked),
+        program=(sys.executable, "-m", "sluice_downloader"),
+    )
 
 
 @contextmanager
@@ -45,11 +55,15 @@ def handle(run: Run, *, server: ForkServer, disk: Disk) -> Advance:
     info = read_info(run, plan)
     meter = Meter([track.bytes for track in plan.tracks])
     sources = []
-    with disk.room(run.scratch, whole=sum(track.bytes or 0 for track in plan.tracks)) as room:
-        for number, track in enumerate(plan.tracks):
-            meter.begin(number)
-            info = fetch(run, info, track, server=server, meter=meter, room=room)
-            sources.append(keep(run, track))
+    try:
+        with disk.room(run.scratch, whole=sum(track.bytes or 0 for track in plan.tracks)) as room:
+            for number, track in enumerate(plan.tracks):
+                meter.begin(number)
+                info = fetch(run, info, track, server=server, meter=meter, room=room)
+                sources.append(keep(run, track))
+    finally:
+        # In the line that tells how the run ended.
+        bind_contextvars(refetched_bytes=meter.refetched)
     return Advance(Actor.TRANSCODE, {"sources": [source.to_json() for source in sources]})
 
 
@@ -101,6 +115,7 @@ def fetch(
             meter.resumed(path.stat().st_size)
             newest = info
         else:
+            meter.resumed(PartialFile(path).part_size())
             newest = transfer(run, info, track, server=server, meter=meter, room=room, note=note)
         refuse_cut_file(path, promised=meter.size_was_told)
     return newest

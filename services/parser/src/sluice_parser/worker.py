@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ from sluice_core.domain.plan import Plan, Track
 from sluice_core.domain.presets import Preset, load_presets
 from sluice_core.runtime import media_child, worker
 from sluice_core.runtime.children import ForkServer, Preforked
-from sluice_core.runtime.stage import Advance, Expanded, Handler, Outcome, Run, StageDeps
+from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.run import Advance, Expanded, Outcome, Run
+from sluice_core.runtime.stage import Handler
 
 #: Entries written in one transaction: children appear as they are found, not one by one.
 BATCH = 50
@@ -24,7 +27,11 @@ INFO_NAME = "info.json"
 
 def main(preforked: Preforked | None = None) -> None:
     """Run the parser until it is told to stop."""
-    worker.main(Actor.PARSE, lambda deps: open_handler(deps, preforked))
+    worker.main(
+        Actor.PARSE,
+        lambda deps: open_handler(deps, preforked),
+        program=(sys.executable, "-m", "sluice_parser"),
+    )
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from sluice_core.domain.schedule import (
     SWEEP_STORAGE,
     TRIM,
 )
+from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.stage import StageDeps
 from sluice_scheduler import sweep
 from sluice_scheduler.chores import Chore
 

@@ -20,17 +20,10 @@ from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import StageWorker, declare_actor
+from sluice_core.runtime.deps import StageDeps, make_deps, open_deps, open_waker
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.stage import StageDeps, tell
-from sluice_core.runtime.worker import (
-    EXIT_CONFIG,
-    EXIT_OK,
-    EXIT_UNHEALTHY,
-    keep_letter,
-    make_deps,
-    open_deps,
-    open_waker,
-)
+from sluice_core.runtime.run import tell
+from sluice_core.runtime.worker import EXIT_CONFIG, EXIT_OK, EXIT_UNHEALTHY, keep_letter
 from sluice_scheduler import reconcile, relay, sweep
 from sluice_scheduler.beats import BeatWatch
 from sluice_scheduler.notify import notifier

@@ -23,8 +23,8 @@ from sluice_core.domain.callback import (
 )
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import StageWorker, declare_actor
-from sluice_core.runtime.stage import StageDeps
-from sluice_core.runtime.worker import keep_letter, open_waker
+from sluice_core.runtime.deps import StageDeps, open_waker
+from sluice_core.runtime.worker import keep_letter
 
 log = structlog.get_logger(__name__)
 

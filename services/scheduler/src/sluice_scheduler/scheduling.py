@@ -9,8 +9,9 @@ import structlog
 from sluice_core.adapters.db import schedules
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.leases import Lease
+from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.stage import StageDeps, tell
+from sluice_core.runtime.run import tell
 from sluice_scheduler import firing, housework
 from sluice_scheduler.chores import Chores
 from sluice_scheduler.leader import Leader

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sluice_core.adapters.layout import read_layout
-from sluice_core.domain.errors import (
-    CanceledRunError,
-    HandBackError,
-    SluiceError,
-    StaleRunError,
-)
+from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import (
     ChildResult,
     EndReason,
@@ -21,6 +16,7 @@ from sluice_core.runtime.children import (
     ForkServer,
     Limits,
     child_environment,
+    error_for,
     run,
 )
 from sluice_transcoder.errors import error_from, is_cut_short
@@ -215,22 +211,6 @@ def _error(result: ChildResult, *, probing: bool = False) -> SluiceError:
 
 
 def _raise_for_stop(result: ChildResult) -> None:
-    if result.reason != EndReason.EXITED:
-        raise stop_error(result.reason)
-
-
-def stop_error(reason: str) -> Exception:
-    """The error for a child, or a copy, that was ended before its own end."""
-    match reason:
-        case EndReason.CANCELED:
-            return CanceledRunError("canceled while converting")
-        case EndReason.STALE:
-            return StaleRunError("another run owns the job")
-        case EndReason.DEADLINE | EndReason.HARD_LIMIT:
-            return SluiceError("converting took longer than allowed", code="hard_time_limit")
-        case EndReason.SOFT_LIMIT:
-            return SluiceError("converting took longer than allowed", code="timeout")
-        case EndReason.STALLED:
-            return SluiceError("the converter made no progress", code="stalled")
-        case _:
-            return HandBackError(reason)
+    error = error_for(result.reason)
+    if error is not None:
+        raise error

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice_core.domain.errors import SluiceError
-from sluice_transcoder.children import Workplace, convert, last_time, probe, stop_error
+from sluice_core.runtime.children import EndReason, error_for
+from sluice_transcoder.children import Workplace, convert, last_time, probe
 from sluice_transcoder.command import build_command
 from sluice_transcoder.plan import Action, Plan, make_plan
 from sluice_transcoder.progress import EncodeProgress, ProgressReader
@@ -160,9 +161,9 @@ def _take(source: Path, part: Path, stop: Callable[[], str | None]) -> None:
 def _copy(source: Path, part: Path, stop: Callable[[], str | None]) -> None:
     with source.open("rb") as reader, part.open("wb") as writer:
         while chunk := reader.read(_COPY_CHUNK):
-            reason = stop()
-            if reason is not None:
-                raise stop_error(reason)
+            error = error_for(stop() or EndReason.EXITED)
+            if error is not None:
+                raise error
             writer.write(chunk)
 
 

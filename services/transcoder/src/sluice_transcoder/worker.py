@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +19,9 @@ from sluice_core.domain.plan import Source
 from sluice_core.domain.presets import Preset, load_presets
 from sluice_core.runtime import worker
 from sluice_core.runtime.children import ForkServer, Preforked, child_environment
-from sluice_core.runtime.stage import Finished, Handler, Run, StageDeps
+from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.run import Finished, Run
+from sluice_core.runtime.stage import Handler
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.tools import Tools, inspect_tools
@@ -29,7 +32,11 @@ _PIECE = 1024 * 1024
 
 def main(preforked: Preforked | None = None) -> None:
     """Run the transcoder until it is told to stop."""
-    worker.main(Actor.TRANSCODE, lambda deps: open_handler(deps, preforked))
+    worker.main(
+        Actor.TRANSCODE,
+        lambda deps: open_handler(deps, preforked),
+        program=(sys.executable, "-m", "sluice_transcoder"),
+    )
 
 
 @contextmanager

@@ -18,13 +18,6 @@ class Actor(StrEnum):
 #: The actors that carry a job forward, in order.
 STAGES = (Actor.PARSE, Actor.DOWNLOAD, Actor.TRANSCODE)
 
-#: Stage -> what `python -m` starts a worker of it with.
-WORKER_MODULES = {
-    Actor.PARSE: "sluice_parser",
-    Actor.DOWNLOAD: "sluice_downloader",
-    Actor.TRANSCODE: "sluice_transcoder",
-}
-
 
 class Lane(StrEnum):
     """Priority, highest first."""

@@ -15,8 +15,9 @@ from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
+from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.hosts import host_of
-from sluice_core.runtime.run import StageDeps, stored
+from sluice_core.runtime.run import stored
 
 log = structlog.get_logger(__name__)
 

@@ -24,8 +24,9 @@ from sluice_core.domain.errors import StoreAwayError
 from sluice_core.domain.job import Job
 from sluice_core.domain.quarantine import max_losses
 from sluice_core.runtime.children import confine
+from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.run import StageDeps, stored, tell
+from sluice_core.runtime.run import stored, tell
 
 log = structlog.get_logger(__name__)
 

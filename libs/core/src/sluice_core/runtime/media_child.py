@@ -23,7 +23,8 @@ from sluice_core.runtime.children import (
 )
 from sluice_core.runtime.children import run as run_child
 from sluice_core.runtime.children.protocol import ERROR
-from sluice_core.runtime.stage import Run, StageDeps
+from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.run import Run
 
 log = structlog.get_logger(__name__)
 

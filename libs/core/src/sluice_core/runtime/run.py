@@ -1,16 +1,13 @@
-"""What a handler sees of its run, and what all runs of a process share."""
+"""What a handler sees of its run, and what it may answer."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Any, TypeVar
 
-import redis
 import sqlalchemy as sa
 import structlog
 
@@ -18,14 +15,8 @@ from sluice_core.adapters import events
 from sluice_core.adapters.db import claims, collections, liveness, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
-from sluice_core.adapters.settings import Settings, StageSettings
-from sluice_core.adapters.storage import Storage
 from sluice_core.domain.errors import (
     BrokerAwayError,
-    CanceledRunError,
-    HandBackError,
-    SluiceError,
-    StaleRunError,
     StoreAwayError,
 )
 from sluice_core.domain.job import Artifact, Job, Progress
@@ -33,14 +24,10 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.limits import time_limits
 from sluice_core.domain.paths import RunId
 from sluice_core.domain.progress import Durable, ProgressGate
-from sluice_core.runtime.broker import SluiceBroker
-from sluice_core.runtime.children import EndReason, is_alive
+from sluice_core.runtime.children import EndReason, error_for, is_alive
 from sluice_core.runtime.children.launch import kill_group
-from sluice_core.runtime.failpoints import Failpoints
-from sluice_core.runtime.hosts import HostGate
-from sluice_core.runtime.locks import RunLocks
+from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.running import Running
 
 log = structlog.get_logger(__name__)
 
@@ -77,36 +64,6 @@ class Expanded:
 
 
 Outcome = Advance | Finished | Expanded
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageDeps:
-    """What every run of one process shares."""
-
-    stage: Actor
-    settings: Settings
-    engine: sa.Engine
-    storage: Storage
-    broker: SluiceBroker
-    #: Client of the `sluice:` keys.
-    signals: redis.Redis
-    running: Running
-    locks: RunLocks
-    hosts: HostGate
-    failpoints: Failpoints
-    worker_id: str
-    #: Set when runs are to hand back.
-    drain: Event
-    #: Command that starts a worker of this stage; empty where none may be started.
-    program: Sequence[str] = ()
-    #: This process exists for a single run.
-    alone: bool = False
-    clock: Callable[[], float] = time.time
-    rng: random.Random = field(default_factory=random.Random)
-
-    @property
-    def limits(self) -> StageSettings:
-        return self.settings.stages[self.stage]
 
 
 class Run:
@@ -147,18 +104,9 @@ class Run:
 
     def raise_for(self, reason: str) -> None:
         """Turn a child's `EndReason` into the exception that ends this run."""
-        if reason == EndReason.CANCELED:
-            raise CanceledRunError(self.job.id)
-        if reason == EndReason.STALE:
-            raise StaleRunError(self.job.id)
-        if reason == EndReason.DRAINED:
-            raise HandBackError
-        if reason == EndReason.STALLED:
-            raise SluiceError(code="stalled")
-        if reason == EndReason.SOFT_LIMIT:
-            raise SluiceError("the stage took longer than its time limit", code="timeout")
-        if reason in (EndReason.DEADLINE, EndReason.HARD_LIMIT):
-            raise SluiceError(code="hard_time_limit")
+        error = error_for(reason)
+        if error is not None:
+            raise error
 
     def check(self) -> None:
         """Raise when the run must stop; for handlers between their steps."""

@@ -27,29 +27,9 @@ from sluice_core.domain.retry import RetryIn, decide
 from sluice_core.runtime.admission import admit, pause_host
 from sluice_core.runtime.alone import run_alone
 from sluice_core.runtime.children import EndReason
+from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.run import (
-    Advance,
-    Expanded,
-    Finished,
-    Outcome,
-    Run,
-    StageDeps,
-    stored,
-    tell,
-)
-
-__all__ = [
-    "Advance",
-    "Expanded",
-    "Finished",
-    "Handler",
-    "Outcome",
-    "Run",
-    "StageDeps",
-    "run_stage",
-    "tell",
-]
+from sluice_core.runtime.run import Advance, Expanded, Outcome, Run, stored, tell
 
 log = structlog.get_logger(__name__)
 

@@ -18,29 +18,13 @@ from sluice_core.adapters.db import dead_letters, engine
 from sluice_core.adapters.db.claims import Message
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import ConfigError, StoreAwayError
-from sluice_core.domain.lanes import WORKER_MODULES, Actor
+from sluice_core.domain.lanes import Actor
 from sluice_core.runtime import alone, scratch
 from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.recycle import Recycle
-from sluice_core.runtime.parts import make_deps, open_deps, open_waker
-from sluice_core.runtime.run import StageDeps
+from sluice_core.runtime.deps import StageDeps, open_deps, open_waker
 from sluice_core.runtime.signals import EndSignals
 from sluice_core.runtime.stage import Handler, run_stage
-
-__all__ = [
-    "EXIT_CONFIG",
-    "EXIT_OK",
-    "EXIT_UNHEALTHY",
-    "OpenHandler",
-    "keep_letter",
-    "main",
-    "make_deps",
-    "open_deps",
-    "open_waker",
-    "serve",
-    "serve_alone",
-    "stage_worker",
-]
 
 log = structlog.get_logger(__name__)
 
@@ -57,18 +41,16 @@ EXIT_OK, EXIT_UNHEALTHY, EXIT_CONFIG = 0, 1, 2
 OpenHandler = Callable[[StageDeps], AbstractContextManager[Handler]]
 
 
-def main(stage: Actor, open_handler: OpenHandler, *, program: Sequence[str] | None = None) -> None:
+def main(stage: Actor, open_handler: OpenHandler, *, program: Sequence[str]) -> None:
     """Run a worker of one stage until it is told to stop; exits the process.
 
     Args:
         stage: whose messages to take.
         open_handler: opens what the stage needs.
-        program: command that starts such a worker, for jobs that must run alone; the stage's own
-            by default.
+        program: command that starts such a worker, for jobs that must run alone; empty where none
+            may be started.
 
     """
-    if program is None:
-        program = (sys.executable, "-m", WORKER_MODULES[stage])
     sys.exit(_guarded(stage, open_handler, program))
 
 

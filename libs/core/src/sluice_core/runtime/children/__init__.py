@@ -29,6 +29,7 @@ A forked child that raises `SluiceError` emits it as an event of `protocol.error
 with 1; any other exception leaves a traceback on stderr.
 """
 
+from sluice_core.runtime.children.endings import error_for
 from sluice_core.runtime.children.environment import child_environment
 from sluice_core.runtime.children.forkclient import ForkServer
 from sluice_core.runtime.children.prefork import Preforked, prefork
@@ -46,6 +47,7 @@ __all__ = [
     "Limits",
     "Preforked",
     "child_environment",
+    "error_for",
     "error_from_event",
     "is_alive",
     "lock_is_held",

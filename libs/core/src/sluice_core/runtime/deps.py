@@ -1,4 +1,4 @@
-"""Opens what a worker process works with."""
+"""What the runs of a worker process share, opened once and handed on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 
 import redis as redis_library
@@ -19,7 +19,7 @@ from dramatiq.middleware import CurrentMessage
 from sluice_core.adapters import redis
 from sluice_core.adapters.db.engine import check, open_engine
 from sluice_core.adapters.ids import new_id
-from sluice_core.adapters.settings import Settings
+from sluice_core.adapters.settings import Settings, StageSettings
 from sluice_core.adapters.storage import Storage, open_storage
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
 from sluice_core.domain.keys import worker as worker_key
@@ -32,7 +32,6 @@ from sluice_core.runtime.broker.middleware.time_limit import final_guard
 from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.hosts import HostGate
 from sluice_core.runtime.locks import RunLocks
-from sluice_core.runtime.run import StageDeps
 from sluice_core.runtime.running import Running
 
 log = structlog.get_logger(__name__)
@@ -41,6 +40,36 @@ log = structlog.get_logger(__name__)
 START_PATIENCE = 30.0
 #: Seconds after which what a worker said of itself is forgotten.
 PRESENCE_TTL = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageDeps:
+    """What every run of one process shares."""
+
+    stage: Actor
+    settings: Settings
+    engine: sa.Engine
+    storage: Storage
+    broker: SluiceBroker
+    #: Client of the `sluice:` keys.
+    signals: redis_library.Redis
+    running: Running
+    locks: RunLocks
+    hosts: HostGate
+    failpoints: Failpoints
+    worker_id: str
+    #: Set when runs are to hand back.
+    drain: Event
+    #: Command that starts a worker of this stage; empty where none may be started.
+    program: Sequence[str] = ()
+    #: This process exists for a single run.
+    alone: bool = False
+    clock: Callable[[], float] = time.time
+    rng: random.Random = field(default_factory=random.Random)
+
+    @property
+    def limits(self) -> StageSettings:
+        return self.settings.stages[self.stage]
 
 
 def open_deps(stage: Actor, loaded: Settings, stack: ExitStack) -> StageDeps:
