@@ -6,14 +6,14 @@ from urllib.parse import quote
 
 import click
 
-from sluice_cli.commands.server import connect, server_options
+from sluice_cli.commands.server import connect, json_option, server_options
 from sluice_cli.table import print_json
 from sluice_cli.words import clean
 
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
+@json_option
 @server_options
 def explain(job_id: str, server: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Say where a job is and what it waits for."""

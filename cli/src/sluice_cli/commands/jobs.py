@@ -7,13 +7,11 @@ import sys
 import click
 
 from sluice_cli.client.follow import TERMINAL, Follower
-from sluice_cli.commands.server import connect, server_options
+from sluice_cli.commands.server import connect, json_option, server_options
 from sluice_cli.exits import Exit
 from sluice_cli.show import display
 from sluice_cli.table import print_json, print_rows
 from sluice_cli.words import clean, failure_of, figures_of, name_of
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
 
 
 @click.command()
@@ -21,7 +19,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one do
 @click.option("--q", "query", help="Start of a title, link or id, or words of the title.")
 @click.option("--parent", help="Only the entries of this collection.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@_json
+@json_option
 @server_options
 def jobs(
     *,
@@ -47,7 +45,7 @@ def jobs(
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@_json
+@json_option
 @server_options
 def show(job_id: str, server: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Show one job."""

@@ -7,27 +7,22 @@ from urllib.parse import quote
 import click
 
 from sluice_cli.client.api import Api
-from sluice_cli.commands.server import connect, server_options
+from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 
 _PAGE = 200
 
 
-@click.group("dead-letters", invoke_without_command=True)
-@click.pass_context
-def dead_letters(ctx: click.Context) -> None:
+@click.group("dead-letters", cls=ListingGroup)
+def dead_letters() -> None:
     """Work that could not be done: list it, send it back, or drop it."""
-    if ctx.invoked_subcommand is None:
-        # Parsed as if it was written out, so that variables of the environment count too.
-        with list_.make_context("list", [], parent=ctx) as listing:
-            list_.invoke(listing)
 
 
 @dead_letters.command("list")
 @click.option("--queue", help="Only of this queue, or of all queues of this stage.")
 @click.option("--job", "job_id", help="Only of this job.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
+@json_option
 @server_options
 def list_(
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sluice_cli.commands.server import connect, server_options
+from sluice_cli.commands.server import connect, json_option, server_options
 from sluice_cli.table import print_dicts, print_json
 
 
@@ -12,7 +12,7 @@ def _listing(name: str, words: str) -> click.Command:
     """A list that the server gives, as a table or as JSON."""
 
     @click.command(name, help=words)
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
+    @json_option
     @server_options
     def run(server: str | None, api_key: str | None, *, as_json: bool) -> None:
         with connect(server, api_key) as api:

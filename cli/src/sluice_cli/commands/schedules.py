@@ -8,24 +8,17 @@ from urllib.parse import quote
 import click
 
 from sluice_cli.client.api import Api
-from sluice_cli.commands.server import connect, server_options
+from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one document a line.")
 
-
-@click.group(invoke_without_command=True)
-@click.pass_context
-def schedules(ctx: click.Context) -> None:
+@click.group(cls=ListingGroup)
+def schedules() -> None:
     """Jobs, subscriptions and built-in tasks that come again and again."""
-    if ctx.invoked_subcommand is None:
-        # Parsed as if it was written out, so that variables of the environment count too.
-        with list_.make_context("list", [], parent=ctx) as listing:
-            list_.invoke(listing)
 
 
 @schedules.command("list")
-@_json
+@json_option
 @server_options
 def list_(server: str | None, api_key: str | None, *, as_json: bool) -> None:
     """List them all with their next firing."""
@@ -41,7 +34,7 @@ def list_(server: str | None, api_key: str | None, *, as_json: bool) -> None:
 
 @schedules.command()
 @click.argument("schedule_id", metavar="ID")
-@_json
+@json_option
 @server_options
 def show(schedule_id: str, server: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Show the next three firings of one, in its zone and in UTC, and what came of the last."""

@@ -23,6 +23,21 @@ def server_options(function: _F) -> _F:
     return url(key(function))
 
 
+def json_option(function: _F) -> _F:
+    """`--json`, for programs."""
+    option = click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON, one document a line."
+    )
+    return option(function)
+
+
+class ListingGroup(click.Group):
+    """A group that lists when no subcommand is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["list"])
+
+
 def local_url() -> str | None:
     """The instance on this machine's data folder, if one runs."""
     settings = settings_module.load()

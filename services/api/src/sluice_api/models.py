@@ -18,10 +18,14 @@ MAX_BATCH = 10_000
 #: Jobs on one page of a list.
 PAGE, MAX_PAGE = 50, 200
 #: Far beyond any link; how long one may be is judged with the link itself.
-_MAX_URL = 100_000
-_ID = r"^[0-9A-Z]{26}$"
+MAX_URL = 100_000
+ID = r"^[0-9A-Z]{26}$"
 
 Text = Annotated[str, AfterValidator(checked_text)]
+#: `Lane`, as clients send it.
+Priority = Literal["critical", "high", "default", "low", "bulk"]
+Items = Annotated[Text, Field(max_length=500, pattern=r"^[0-9,:\- ]+$")]
+Language = Annotated[Text, Field(pattern=r"^[A-Za-z0-9.*_-]{1,32}$")]
 #: The year 9999 is later than any clock here may show.
 _MAX_TIME = 253_370_764_800.0
 
@@ -52,36 +56,31 @@ Moment = Annotated[
 ]
 
 
-class _In(BaseModel):
+class StrictModel(BaseModel):
     """What clients send: nothing unknown, nothing guessed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class JobRequest(_In):
+class JobRequest(StrictModel):
     """One link to fetch."""
 
     url: Text = Field(
-        max_length=_MAX_URL,
+        max_length=MAX_URL,
         description="The link: http or https, to a public address.",
         examples=["https://example.com/watch?v=1"],
     )
     preset: Text = Field("best", max_length=64, description="A name from `GET /v1/presets`.")
-    priority: Literal["critical", "high", "default", "low", "bulk"] = "default"
+    priority: Priority = "default"
     playlist: Literal["auto", "single", "all"] = Field(
         "auto", description="What to do with a link that holds several media."
     )
-    items: Text | None = Field(
-        None,
-        max_length=500,
-        pattern=r"^[0-9,:\- ]+$",
-        description="Entries to take of a collection, e.g. `1-3,7`.",
-    )
-    subtitles: list[Annotated[Text, Field(pattern=r"^[A-Za-z0-9.*_-]{1,32}$")]] = Field(
+    items: Items | None = Field(None, description="Entries to take of a collection, e.g. `1-3,7`.")
+    subtitles: list[Language] = Field(
         default_factory=list, max_length=32, description="Languages of subtitles to keep."
     )
     not_before: Moment | None = Field(None, description="Nothing starts before this time.")
-    callback_url: Text | None = Field(None, max_length=_MAX_URL, description="Told of the end.")
+    callback_url: Text | None = Field(None, max_length=MAX_URL, description="Told of the end.")
     force: bool = Field(
         default=False, description="Make a new job although the same request has one already."
     )
@@ -111,7 +110,7 @@ class BatchBody(RawModel):
 
 
 class JobPath(BaseModel):
-    id: Text = Field(pattern=_ID, description="Job id.")
+    id: Text = Field(pattern=ID, description="Job id.")
 
 
 class FilePath(JobPath):
@@ -135,7 +134,7 @@ class SubmitHeader(BaseModel):
     )
 
 
-class ListQuery(_In):
+class ListQuery(StrictModel):
     model_config = ConfigDict(extra="forbid", strict=False)
 
     status: list[Status] = Field(default_factory=list, description="Any of these states.")
@@ -149,7 +148,7 @@ class ListQuery(_In):
     )
     preset: Text | None = Field(None, max_length=64)
     since: Moment | None = Field(None, description="Changed since.")
-    cursor: str | None = Field(None, pattern=_ID, description="`next_cursor` of the page before.")
+    cursor: str | None = Field(None, pattern=ID, description="`next_cursor` of the page before.")
     limit: int = Field(PAGE, ge=1, le=MAX_PAGE)
 
 

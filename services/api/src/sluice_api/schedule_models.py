@@ -5,24 +5,25 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from sluice_api.models import JobRequest, Moment, Text
+from sluice_api.models import (
+    ID,
+    MAX_URL,
+    Items,
+    JobRequest,
+    Language,
+    Moment,
+    Priority,
+    StrictModel,
+    Text,
+)
 from sluice_core.domain.schedule import MAX_EVERY, MIN_EVERY
 
-_ID = r"^[0-9A-Z]{26}$"
-
 Name = Annotated[Text, Field(min_length=1, max_length=128, description="Unique.")]
-Lane = Literal["critical", "high", "default", "low", "bulk"]
 
 
-class _In(BaseModel):
-    """What clients send: nothing unknown, nothing guessed."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class TriggerRequest(_In):
+class TriggerRequest(StrictModel):
     """When to fire: `cron` or `every_seconds`."""
 
     cron: Text | None = Field(
@@ -64,21 +65,17 @@ class ScheduleChange(TriggerRequest):
     job: JobRequest | None = None
 
 
-class _EntryRequest(_In):
+class _EntryRequest(StrictModel):
     preset: Text = Field("best", max_length=64, description="For each entry.")
-    priority: Lane = Field("default", description="Entries go to bulk by default.")
-    items: Text | None = Field(
-        None, max_length=500, pattern=r"^[0-9,:\- ]+$", description="Places of the list to look at."
-    )
-    subtitles: list[Annotated[Text, Field(pattern=r"^[A-Za-z0-9.*_-]{1,32}$")]] = Field(
-        default_factory=list, max_length=32
-    )
+    priority: Priority = Field("default", description="Entries go to bulk by default.")
+    items: Items | None = Field(None, description="Places of the list to look at.")
+    subtitles: list[Language] = Field(default_factory=list, max_length=32)
 
 
 class SubscriptionRequest(TriggerRequest, _EntryRequest):
     """A channel, playlist or feed whose new entries become jobs; looked at hourly by default."""
 
-    url: Text = Field(max_length=100_000, description="Of the list.")
+    url: Text = Field(max_length=MAX_URL, description="Of the list.")
     name: Name | None = Field(None, description="The link by default.")
     backfill: bool = Field(
         default=False, description="Entries that are there from the start become jobs too."
@@ -98,7 +95,7 @@ class SubscriptionChange(TriggerRequest):
 
 
 class SchedulePath(BaseModel):
-    id: Text = Field(pattern=_ID, description="Schedule or subscription id.")
+    id: Text = Field(pattern=ID, description="Schedule or subscription id.")
 
 
 class Moments(BaseModel):

@@ -7,11 +7,14 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 import sqlalchemy as sa
+from flask import Response, jsonify
 
 from sluice_api.caller import Caller
 from sluice_api.deps import Deps
+from sluice_api.models import JobRequest
 from sluice_api.problems import Code, ProblemError, invalid, not_found
 from sluice_api.schedule_models import TriggerRequest
+from sluice_api.submit import check
 from sluice_core.adapters.cron import ScheduleError, in_zone, next_after, upcoming
 from sluice_core.adapters.db import schedules
 from sluice_core.adapters.db.schedules import NewSchedule
@@ -222,3 +225,24 @@ def request_view(request: Request) -> dict[str, Any]:
     values["priority"] = values.pop("lane")
     values.pop("not_before")
     return values
+
+
+def request_of(deps: Deps, caller: Caller, job: JobRequest) -> Request:
+    """The checked request of the jobs that a schedule will submit.
+
+    Raises:
+        ProblemError: 422.
+
+    """
+    if job.not_before is not None:
+        invalid("job.not_before: a schedule has times of its own.")
+    return check(
+        job, presets=deps.presets, addresses=deps.addresses, api_key_id=caller.api_key_id
+    ).request
+
+
+def created(body: dict[str, Any], where: str) -> Response:
+    response = jsonify(body)
+    response.status_code = 201
+    response.headers["Location"] = f"/v1/{where}/{body['id']}"
+    return response

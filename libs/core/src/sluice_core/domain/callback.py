@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from random import Random
 
-#: Seconds until each further try; with all jitter about 20 hours.
+#: Seconds until each further try: 15 hours in all, at most 19 with the jitter.
 DELAYS = (10.0, 60.0, 300.0, 1_200.0, 3_600.0, 14_400.0, 36_000.0)
 MAX_TRIES = len(DELAYS) + 1
 #: Seconds after the job's end beyond which nothing is sent any more.

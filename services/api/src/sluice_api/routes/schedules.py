@@ -13,12 +13,9 @@ from sluice_api import schedule_models as m
 from sluice_api import schedules as plans
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
-from sluice_api.models import JobRequest
-from sluice_api.problems import Code, ProblemError, invalid
-from sluice_api.submit import check
+from sluice_api.problems import Code, ProblemError
 from sluice_core.adapters.db import schedules
 from sluice_core.adapters.db.access import Scope
-from sluice_core.domain.job import Request
 from sluice_core.domain.schedule import Kind, Missed, Schedule
 
 _TAG = Tag(name="schedules", description="What is to happen again and again.")
@@ -41,7 +38,7 @@ def _add_reading(api: APIBlueprint, deps: Deps) -> None:
 
         def work(connection: sa.Connection) -> list[dict[str, Any]]:
             found = schedules.list_all(connection, kinds=_KINDS, api_key_id=caller.only_key)
-            return views(connection, found)
+            return _views(connection, found)
 
         return jsonify({"schedules": deps.database.read(work)})
 
@@ -51,7 +48,7 @@ def _add_reading(api: APIBlueprint, deps: Deps) -> None:
         caller = need(Scope.READ)
 
         def work(connection: sa.Connection) -> dict[str, Any]:
-            return views(connection, [plans.visible(connection, caller, path.id, kinds=_KINDS)])[0]
+            return _views(connection, [plans.visible(connection, caller, path.id, kinds=_KINDS)])[0]
 
         return jsonify(deps.database.read(work))
 
@@ -81,15 +78,15 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
             trigger=trigger,
             next_at=plans.planned(trigger, now),
             missed=Missed(body.missed or Missed.SKIP),
-            request=request_of(deps, caller, body.job),
+            request=plans.request_of(deps, caller, body.job),
             enabled=body.enabled is not False,
             api_key_id=caller.api_key_id,
         )
 
         def work(connection: sa.Connection) -> dict[str, Any]:
-            return views(connection, [plans.add(connection, new, now=now)])[0]
+            return _views(connection, [plans.add(connection, new, now=now)])[0]
 
-        return created(deps.database.write(work), "schedules")
+        return plans.created(deps.database.write(work), "schedules")
 
     @api.patch("/<string:id>", summary="Change a schedule", responses={200: m.ScheduleModel})
     def change(path: m.SchedulePath, body: m.ScheduleChange) -> Response:
@@ -100,7 +97,7 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         def work(connection: sa.Connection) -> dict[str, Any]:
             old = plans.visible(connection, caller, path.id, kinds=_KINDS, lock=True)
             values = _changes(deps, caller, body, old)
-            return views(connection, [plans.change(connection, old, body, values, now=now)])[0]
+            return _views(connection, [plans.change(connection, old, body, values, now=now)])[0]
 
         return jsonify(deps.database.write(work))
 
@@ -118,7 +115,7 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
             if not found.enabled:
                 raise ProblemError(409, Code.CONFLICT, "The schedule is disabled.")
             changed = schedules.change(connection, found.id, {"next_at": now}, now=now)
-            return views(connection, [changed or found])[0]
+            return _views(connection, [changed or found])[0]
 
         response = jsonify(deps.database.write(work))
         response.status_code = 202
@@ -146,31 +143,10 @@ def _changes(deps: Deps, caller: Caller, body: m.ScheduleChange, old: Schedule) 
     if body.name is not None:
         values["name"] = body.name
     if body.job is not None:
-        values["request"] = schedules.request_to_json(request_of(deps, caller, body.job))
+        values["request"] = schedules.request_to_json(plans.request_of(deps, caller, body.job))
     return values
 
 
-def request_of(deps: Deps, caller: Caller, job: JobRequest) -> Request:
-    """The checked request of the jobs that a schedule will submit.
-
-    Raises:
-        ProblemError: 422.
-
-    """
-    if job.not_before is not None:
-        invalid("job.not_before: a schedule has times of its own.")
-    return check(
-        job, presets=deps.presets, addresses=deps.addresses, api_key_id=caller.api_key_id
-    ).request
-
-
-def views(connection: sa.Connection, found: list[Schedule]) -> list[dict[str, Any]]:
+def _views(connection: sa.Connection, found: list[Schedule]) -> list[dict[str, Any]]:
     last = schedules.last_firings(connection, [s.id for s in found])
     return [plans.view(s, last.get(s.id)) for s in found]
-
-
-def created(body: dict[str, Any], where: str) -> Response:
-    response = jsonify(body)
-    response.status_code = 201
-    response.headers["Location"] = f"/v1/{where}/{body['id']}"
-    return response

@@ -15,7 +15,6 @@ from sluice_api import schedules as plans
 from sluice_api.caller import need
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
-from sluice_api.routes.schedules import created, request_of
 from sluice_core.adapters.db import moves, schedules, subscriptions
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.job import Job
@@ -65,7 +64,7 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         now = deps.clock()
         trigger = plans.new_trigger(body, deps, every=CHECK_EVERY)
         plans.planned(trigger, now)
-        request = request_of(deps, caller, body.job_request())
+        request = plans.request_of(deps, caller, body.job_request())
         new = schedules.NewSchedule(
             name=body.name or request.url[:128],
             kind=Kind.SUBSCRIPTION,
@@ -81,7 +80,7 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         def work(connection: sa.Connection) -> dict[str, Any]:
             return _views(connection, [plans.add(connection, new, now=now)])[0]
 
-        return created(deps.database.write(work), "subscriptions")
+        return plans.created(deps.database.write(work), "subscriptions")
 
     @api.patch(
         "/<string:id>", summary="Change a subscription", responses={200: m.SubscriptionModel}
