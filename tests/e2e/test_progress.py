@@ -18,6 +18,8 @@ numbers = itertools.count(1)
 
 #: What was shown may be this old, in seconds, and this wrong, as a part of the whole.
 AGE, ERROR = 2.0, 0.05
+#: What a figure's way takes on a busy machine: a report each 0.25 s, a write, an event, a look.
+WAY = 0.5
 EVERY = 0.25
 #: Seconds that one look may take on a busy machine before it says nothing.
 SLOW_LOOK = 0.75
@@ -50,7 +52,7 @@ SOURCES = {
     ),
     "fragments": Source("/hls/many/40.m3u8?n={n}", ("/hls/ts/",), 60_000),
     "tracks": Source(
-        "/hls/audio/master.m3u8?n={n}", ("/hls/audio/v",), 12_000, preset="best", steady=False
+        "/hls/audio/master.m3u8?n={n}", ("/hls/audio/v",), 8_000, preset="best", steady=False
     ),
 }
 
@@ -154,7 +156,7 @@ def sent_at(book, moment, *, after):
 
 def assert_true(book, begun, ended, shown, whole):
     """Some moment of the last 2 s fits what was shown, within 5 % of the whole."""
-    least = sent_at(book, begun - AGE, after=False) - ERROR * whole
+    least = sent_at(book, begun - AGE - WAY, after=False) - ERROR * whole
     most = sent_at(book, ended, after=True) + ERROR * whole
     assert least <= shown <= most, f"{shown} was shown, {least:.0f} to {most:.0f} had been sent"
 
@@ -194,9 +196,9 @@ def test_page_command_and_api_tell_what_the_site_sent(page, world, system, name)
         told = assert_percent(book, looks, lines, whole)
         assert told > AGE / EVERY or not source.steady
     else:
-        assert percents == []
-        assert {look.total for look in running} == {None}
-        assert {look.page_percent for look in running} == {None}
+        assert set(percents) <= {100.0}
+        # Once all is here, it is known how much it was.
+        assert {look.page_percent for look in running} <= {None, 100}
         assert any(re.search(r"\d (kB|MB)", look.page_words) for look in running)
 
 
