@@ -40,7 +40,7 @@ class Worker:
     def __init__(self, folder):
         self.process = subprocess.Popen(
             [sys.executable, "-c", _WORKER, str(folder), str(HERE)],
-            env={**os.environ, "PYTHONPATH": str(HERE)},
+            env={**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
