@@ -158,6 +158,7 @@ class TestOnAFolder:
     def test_two_at_a_time_beside_a_run_that_finishes(self, engine, tmp_path):
         """Sweeps run all the time while jobs put their files and commit: none loses one."""
         storage = FolderStorage(tmp_path / "storage")
+        storage.check()
         content = tmp_path / "content"
         content.write_bytes(b"abc")
         stop = threading.Event()
@@ -193,6 +194,7 @@ class TestOnAFolder:
 
     def test_a_put_that_never_ended_is_dropped_and_a_new_one_not(self, engine, tmp_path):
         storage = FolderStorage(tmp_path / "storage")
+        storage.check()
         storage.check()
         left = tmp_path / "storage" / ".incoming" / new_id()
         left.write_bytes(b"half")

@@ -86,7 +86,9 @@ class Machine:
 @pytest.fixture(params=["folder", "seaweedfs"])
 def storage(request, tmp_path):
     if request.param == "folder":
-        return FolderStorage(tmp_path / "storage")
+        storage = FolderStorage(tmp_path / "storage")
+        storage.check()
+        return storage
     return request.getfixturevalue("weed_server").new_storage()
 
 

@@ -90,7 +90,9 @@ def s3_url(moto_server: S3Server) -> str:
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """An empty storage of each kind."""
     if request.param == "folder":
-        return FolderStorage(tmp_path / "storage")
+        storage = FolderStorage(tmp_path / "storage")
+        storage.check()
+        return storage
     server = request.getfixturevalue("moto_server" if request.param == "moto" else "weed_server")
     assert isinstance(server, S3Server)  # noqa: S101  # for the type checker
     return server.new_storage()

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.storage.base import Stat, key_parts
@@ -63,23 +64,32 @@ class FolderStorage:
             raise SluiceError(f"storage: {key} is missing", code="storage_error")
         yield path
 
+    def _must_be_there(self) -> None:
+        """Nothing found is an answer of the folder only while the folder is there.
+
+        Raises:
+            SluiceError: it is away, e.g. not mounted: a sweep must not take it for an empty one.
+
+        """
+        if not self._root.is_dir():
+            raise SluiceError(f"storage: {self._root} is not there", code="storage_error")
+
     def read(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        with mapped(), suppress(FileNotFoundError), self._path(key).open("rb") as file:
-            file.seek(start)
-            left = length
-            while left is None or left > 0:
-                piece = file.read(_PIECE if left is None else min(_PIECE, left))
-                if not piece:
-                    return
-                yield piece
-                if left is not None:
-                    left -= len(piece)
+        with mapped():
+            try:
+                file = self._path(key).open("rb")
+            except FileNotFoundError:
+                self._must_be_there()
+                return
+            with file:
+                yield from _pieces(file, start, length)
 
     def stat(self, key: str) -> Stat | None:
         with mapped():
             try:
                 found = self._path(key).stat()
             except FileNotFoundError:
+                self._must_be_there()
                 return None
         etag = f"{found.st_mtime_ns:x}-{found.st_size:x}"
         return Stat(found.st_size, found.st_mtime, etag)
@@ -87,14 +97,18 @@ class FolderStorage:
     def keys(self, prefix: str) -> Iterator[str]:
         folder = self._path(prefix.rstrip("/"))
         with mapped():
-            for parent, _folders, names in os.walk(folder):
+            for parent, _folders, names in os.walk(folder, onerror=_raise_unless_missing):
                 for name in names:
                     yield Path(parent, name).relative_to(self._root).as_posix()
+        self._must_be_there()
 
     def delete(self, key: str) -> None:
         path = self._path(key)
         with mapped():
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                self._must_be_there()
         # Folders of a run go with their last file; one that another run fills stays.
         for parent in path.parents:
             if parent == self._root:
@@ -138,6 +152,24 @@ class FolderStorage:
             raise ConfigError(
                 f"The storage folder {self._root} can't be written: {exc.strerror}."
             ) from exc
+
+
+def _pieces(file: BinaryIO, start: int, length: int | None) -> Iterator[bytes]:
+    file.seek(start)
+    left = length
+    while left is None or left > 0:
+        piece = file.read(_PIECE if left is None else min(_PIECE, left))
+        if not piece:
+            return
+        yield piece
+        if left is not None:
+            left -= len(piece)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    # What others delete meanwhile is of no interest.
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _link_or_copy(path: Path, target: Path) -> None:

@@ -1,0 +1,43 @@
+"""A storage folder that is away is not an empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sluice_core.adapters.storage.folder import FolderStorage
+from sluice_core.domain.errors import SluiceError
+
+KEY = "work/a/parse.1/info.json"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda storage: list(storage.keys("work/a/")),
+        lambda storage: list(storage.read(KEY)),
+        lambda storage: storage.stat(KEY),
+        lambda storage: storage.delete(KEY),
+    ],
+    ids=["keys", "read", "stat", "delete"],
+)
+@pytest.mark.parametrize("wall", [True, False], ids=["a file in its place", "nothing"])
+def test_away(tmp_path: Path, ask: Callable[[FolderStorage], object], *, wall: bool) -> None:
+    root = tmp_path / "storage"
+    storage = FolderStorage(root)
+    storage.check()
+    file = tmp_path / "file"
+    file.write_bytes(b"{}")
+    storage.put(KEY, file)
+    root.rename(tmp_path / "elsewhere")
+    if wall:
+        root.write_bytes(b"")
+    with pytest.raises(SluiceError) as caught:
+        ask(storage)
+    assert caught.value.code == "storage_error"
+    root.unlink(missing_ok=True)
+    (tmp_path / "elsewhere").rename(root)
+    assert list(storage.keys("work/")) == [KEY]
+    assert b"".join(storage.read(KEY)) == b"{}"
