@@ -195,7 +195,6 @@ class TestOnAFolder:
     def test_a_put_that_never_ended_is_dropped_and_a_new_one_not(self, engine, tmp_path):
         storage = FolderStorage(tmp_path / "storage")
         storage.check()
-        storage.check()
         left = tmp_path / "storage" / ".incoming" / new_id()
         left.write_bytes(b"half")
         # Its content may be of any age: what counts is when it came to lie there.
