@@ -111,9 +111,10 @@ def are_held(site):
 
 
 @pytest.mark.parametrize("kill", [kill_children, kill_downloader, kill_everything])
-def test_after_a_kill_each_kind_goes_on_from_there(system, site, kill):
+def test_after_a_kill_each_kind_goes_on_from_there(system, site, digests, kill):
     links = [BIG, HLS, DASH]
-    expected = [digest(system, site, link) for link in links]
+    for link in links:
+        digests[link] = digests.get(link) or digest(system, site, link)
     site.reset()
     hold(site)
     jobs = [system.submit(site.url(link), preset="best", force=True) for link in links]
@@ -122,11 +123,17 @@ def test_after_a_kill_each_kind_goes_on_from_there(system, site, kill):
     kill(system)
     ended = system.wait([job["id"] for job in jobs], timeout=120)
     assert [(job["status"], job["error"]) for job in ended] == [("SUCCESS", None)] * 3
-    assert [job["files"][0]["sha256"] for job in ended] == expected
+    assert [job["files"][0]["sha256"] for job in ended] == [digests[link] for link in links]
     assert refetched(site, BIG) <= REPEAT
     for folder in ("/hls/", "/dash/"):
         sent = fragments(site, folder)
         assert sum(sent.values()) - len(sent) <= FRAGMENTS_AT_ONCE, sent
+
+
+@pytest.fixture(scope="session")
+def digests():
+    """Link -> what an undisturbed run made of it."""
+    return {}
 
 
 def digest(system, site, link):
@@ -302,3 +309,30 @@ def as_user(user):
     require(program, "setpriv")
     caps = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]
     return [program, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", *caps]
+
+
+def test_a_kill_before_a_piece_is_registered_and_a_cancel_leave_nothing(
+    tmp_path, site, env, weed_server
+):
+    url = weed_server.new_bucket()
+    storage = open_storage(url)
+    failpoints = {
+        "SLUICE_FAILPOINTS": "download.mid_piece=kill*1",
+        "SLUICE_FAILPOINTS_LOG": str(tmp_path / "hits"),
+    }
+    site.control(BIG, stall=24 * MIB)
+    with running(tmp_path / "data", SLUICE_STORAGE_URL=url, **failpoints, **env) as system:
+        job = system.submit(site.url(BIG), preset="original")
+        [ended] = system.wait([job["id"]], timeout=90)
+        assert ended["files"][0]["sha256"] == site.sha256(BIG)
+        assert refetched(site, BIG) <= REPEAT
+        assert (tmp_path / "hits").read_text().splitlines()[0] == "download.mid_piece"
+        site.control(HUGE, throttle=30 * MIB)
+        job = system.submit(site.url(HUGE), preset="original")
+        until(lambda: saved_bytes(storage, job) >= REPEAT, timeout=60)
+        system.http.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()
+        until(lambda: not site.stats(HUGE).active, timeout=5, why="cancel did not reach it")
+        until(lambda: not list(storage.keys("work/")), timeout=30)
+        # An upload that was under way then has ended by now, and is gone too.
+        until(lambda: not list((system.data / "scratch").glob("*.download.*")), timeout=10)
+        assert not list(storage.keys("work/"))
