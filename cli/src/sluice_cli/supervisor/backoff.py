@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Seconds before the first restart, and the most that doubling may make of them.
-FIRST, LONGEST = 0.5, 30.0
+#: Seconds before the first restart, and the most that doubling may make of them: what a killed
+#: worker had is to run again within 25 s, however often that happens.
+FIRST, LONGEST = 0.5, 8.0
 #: Seconds after which a part counts as healthy, so that its next restart is a first one again.
-HEALTHY = 60.0
+HEALTHY = 20.0
 #: A part that worked this long and then ended cleanly has retired: its successor starts at once.
 WORKED = 5.0
 
