@@ -12,6 +12,10 @@ from pathlib import Path
 from tests.chaos.run import Options, Run
 
 
+#: The form of it that runs with the other tests, beside them and so with more patience.
+SHORT = {"jobs": 40, "minutes": 1.0, "kills": 1, "patience": 240.0}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
@@ -21,6 +25,9 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=120.0, help="seconds, after the faults")
     parser.add_argument("--kills", type=int, default=5, help="of each failpoint, at least")
     parser.add_argument("--keep", type=Path, help="where data and log go when it fails")
+    parser.add_argument("--short", action="store_true", help="40 jobs, a minute, one kill of each")
+    if "--short" in sys.argv:
+        parser.set_defaults(**SHORT)
     told = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = Options(told.database, told.seed, told.jobs, told.minutes, told.patience, told.kills)

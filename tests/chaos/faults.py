@@ -72,12 +72,17 @@ class Faults:
         #: Every process that was ever seen.
         self.seen: set[psutil.Process] = set()
 
-    def run(self, seconds: float, say: Callable[[str], None]) -> None:
-        """Break things for so long; everything is undone on return."""
+    def run(
+        self,
+        seconds: float,
+        say: Callable[[str], None],
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Break things for so long, or until it is enough; everything is undone on return."""
         end = time.monotonic() + seconds
         due = time.monotonic()
         try:
-            while time.monotonic() < end:
+            while time.monotonic() < end and not enough():
                 self.undo_due()
                 self.seen.update(self._family())
                 if time.monotonic() >= due:
@@ -170,13 +175,18 @@ class Faults:
 
     def drain(self) -> Made:
         """As a rolling update does."""
-        process = self._part(self._rng.choice(["downloader", "downloader", "transcoder", "parser"]))
+        busy = [name for name in ("downloader", "transcoder", "parser") if self._is_busy(name)]
+        process = self._part(self._rng.choice(busy)) if busy else None
         if process is None:
             return None
         self.kills += 1
         with suppress(psutil.NoSuchProcess):
             process.terminate()
         return 0.0, _nothing
+
+    def _is_busy(self, name: str) -> bool:
+        """Whether it has more children than the one that starts the others."""
+        return len(list(self._media_children(name))) > 1
 
     def freeze_part(self) -> Made:
         return self._freeze(self._part(self._rng.choice(WORKERS)))

@@ -126,7 +126,9 @@ class Run:
         clients = Clients(system.url, todo)
         clients.start()
         try:
+            # As long as planned, and then until each failpoint was met, or it is too late.
             faults.run(options.seconds, self._say)
+            faults.run(options.seconds, self._say, enough=lambda: not self._missed())
             hits = self._points.silence()
             last = time.monotonic()
             clients.finish()
@@ -136,10 +138,12 @@ class Run:
             raise
         self._check_all(picture, todo, site, faults)
         self._check("clients got right answers", clients.wrong)
-        self._check(
-            f"each failpoint killed {options.kills} times", self._points.missed(hits, options.kills)
-        )
+        self._check(f"each failpoint killed {options.kills} times", self._missed(hits))
         self._tell(picture, clients, faults, hits)
+
+    def _missed(self, hits: Counter[str] | None = None) -> list[str]:
+        now = self._points.hits() if hits is None else hits
+        return self._points.missed(now, self._options.kills)
 
     def _settle(self, engine: sa.Engine, last: float) -> Picture:
         """Wait until all is over: first the jobs, then what sweepers have to do."""
