@@ -14,8 +14,9 @@ from sluice_core.domain.states import Status
 from sluice_core.runtime.pieces import Owner, Saver, restore
 from sluice_core.runtime.run import Run
 
-#: Seconds that a run may take to save the rest of what it has, when it is to end.
-FLUSH = 4.0
+#: Seconds that a run may take to save the rest of what it has when it ends: well below what a drain
+#: leaves for handing back.
+FLUSH = 3.0
 
 #: Nobody goes on from what such a job left.
 _OVER = {Status.SUCCESS, Status.PARTIAL, Status.CANCELED}
