@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.chaos.run import Options, Run
 
-
 #: The form of it that runs with the other tests, beside them and so with more patience.
 SHORT = {"jobs": 40, "minutes": 1.0, "kills": 1, "patience": 240.0}
 
