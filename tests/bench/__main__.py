@@ -157,7 +157,8 @@ def main() -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     for name, figures in results.items():
-        print(f"{name:12}", *(f"{k}={v}" for k, v in figures.items() if k != "parts"))
+        shown = (f"{k}={v}" for k, v in figures.items() if k != "parts")
+        sys.stdout.write(f"{name:12} {' '.join(shown)}\n")
 
 
 if __name__ == "__main__":
