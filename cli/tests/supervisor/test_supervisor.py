@@ -158,6 +158,17 @@ def test_a_part_that_worked_before_is_started_again(running: Running) -> None:
     assert not any("configuration" in line for line in running.lines())
 
 
+def test_a_part_that_was_killed_before_is_started_again(running: Running) -> None:
+    """It came to work before it was killed; who kills it may have taken a store away too."""
+    once = running.folder / "once"
+    script = f"import pathlib; p = pathlib.Path({str(once)!r}); p.exists() and sys.exit(2);"
+    running.start(running.part("parser", f"{script} p.touch(); os.kill(os.getpid(), 9)"))
+    until(lambda: len(running.told("parser")) >= 3, what="it runs again")
+    running.process.send_signal(signal.SIGTERM)
+    assert running.wait() == 0
+    assert not any("configuration" in line for line in running.lines())
+
+
 def test_the_next_level_waits_for_the_socket(running: Running) -> None:
     path = str(running.folder / "s")
     opens = (

@@ -190,8 +190,10 @@ class Supervisor:
     def _ended(self, child: Child, code: int) -> None:
         if self._ending:
             return
-        child.worked = child.worked or time.monotonic() - child.since >= self._plan.proof
-        if code == WRONG_CONFIGURATION and not child.worked:
+        # What is wrong in a configuration shows at the first start; later, a store is away.
+        worked = time.monotonic() - child.since >= self._plan.proof
+        child.worked = child.worked or worked or code != WRONG_CONFIGURATION
+        if not child.worked:
             self._give_up(f"{child.part.name} can't work with this configuration; stopping all")
             return
         self._plan_restart(child, code=code, why=f"ended ({processes.reason(code)})")
