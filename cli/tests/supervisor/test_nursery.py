@@ -85,7 +85,7 @@ def test_without_a_nursery_that_works_parts_are_started_by_their_own_commands(
 
 
 def test_a_part_does_not_wait_for_ever_for_a_silent_nursery(running: Running) -> None:
-    running.start(running.nursery("time.sleep(600)"), running.forked("parser"), start_grace=0.5)
+    running.start(running.nursery("time.sleep(600)"), running.forked("parser"), nursery_grace=0.5)
     assert begun(running, "parser") == ["alone"]
 
 

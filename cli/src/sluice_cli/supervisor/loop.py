@@ -157,7 +157,7 @@ class Supervisor:
         if child.due is None or not child.part.forked or self._nursery.ready:
             return child.due
         on_its_way = [
-            other.since + self._plan.start_grace
+            other.since + self._plan.nursery_grace
             for other in self._children
             if other.part.nursery and other.backoff.failures < HOPELESS
         ]
