@@ -42,8 +42,8 @@ class Plan(NamedTuple):
     stop_grace: float = 15.0
     #: Seconds that a part with a socket gets to open it.
     start_grace: float = 20.0
-    #: Seconds that the nursery gets to be ready. On a busy machine, starting all parts by themselves
-    #: instead would only make it busier.
+    #: Seconds that the nursery gets to be ready. Starting all parts by themselves instead would
+    #: only make a busy machine busier.
     nursery_grace: float = 60.0
     #: Seconds that the nursery gets to fork; it does nothing else once it is ready.
     fork_grace: float = 10.0
