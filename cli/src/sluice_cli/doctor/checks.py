@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sluice_cli.client.api import Api
-from sluice_cli.doctor.patients import DELAY, Patients
+from sluice_cli.doctor.patients import DELAY, POLL, Patients
 from sluice_cli.words import clean, failure_of
 
 #: Seconds after its time within which a delayed job must have been begun.
 PUNCTUAL = 15.0
+#: Seconds that workers get to appear.
+START_PATIENCE = 20.0
 STAGES = ("parse", "download", "transcode")
 
 
@@ -38,7 +41,7 @@ def examine(api: Api, patients: Patients, *, timeout: float) -> Iterator[Finding
         timeout: seconds until all three must have ended.
 
     """
-    before = api.get("v1/stats")
+    before = _settled(api)
     yield _parts(before)
     try:
         patients.admit()
@@ -50,6 +53,17 @@ def examine(api: Api, patients: Patients, *, timeout: float) -> Iterator[Finding
     finally:
         left = patients.discharge()
     yield Finding(not left, "clean-up", f"left: {', '.join(left)}" if left else "nothing is left")
+
+
+def _settled(api: Api) -> dict[str, Any]:
+    """The figures, once every stage has a worker: a system that just started needs a moment."""
+    deadline = time.monotonic() + START_PATIENCE
+    while True:
+        stats: dict[str, Any] = api.get("v1/stats")
+        workers = stats["workers"] or {}
+        if all(workers.get(stage) for stage in STAGES) or time.monotonic() > deadline:
+            return stats
+        time.sleep(POLL)
 
 
 def _parts(stats: Mapping[str, Any]) -> Finding:
