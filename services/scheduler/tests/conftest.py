@@ -14,7 +14,7 @@ import pytest
 from sluice_testing.process import ServerProcess
 
 
-def until(condition: Callable[[], Any], *, timeout: float = 20.0, why: str = "") -> Any:
+def until(condition: Callable[[], Any], *, timeout: float = 60.0, why: str = "") -> Any:
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         assert time.monotonic() < deadline, why or f"not within {timeout} s"

@@ -295,7 +295,7 @@ def test_a_bad_receiver_costs_seconds(engine, deps, receiver, kind):
         job = failed_job(engine, url)
         started = time.monotonic()
         deliver(courier, job.id)
-        assert time.monotonic() - started < 3.0
+        assert time.monotonic() - started < 8.0
     [row] = stored(engine, job.id)
     assert row.error.startswith("no answer")
     assert len(orders(engine, job.id)) == 1
