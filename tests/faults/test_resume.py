@@ -104,8 +104,9 @@ def are_held(site):
     hls, dash = fragments(site, "/hls/"), fragments(site, "/dash/")
     return (
         site.stats(BIG).bytes >= 24 * MIB
-        and (len(hls), sum(hls.values())) == (28, 24)
-        and sum(dash.values()) == 7
+        and len(hls) >= 28
+        and sum(hls.values()) >= 24
+        and sum(dash.values()) >= 7
         and len(dash) > 7
     )
 
@@ -121,7 +122,7 @@ def test_after_a_kill_each_kind_goes_on_from_there(system, site, digests, kill):
     until(lambda: are_held(site), timeout=40, why="the downloads did not get there")
     until(lambda: partial_bytes(system, jobs[0]) > REPEAT, timeout=10)
     kill(system)
-    ended = system.wait([job["id"] for job in jobs], timeout=120)
+    ended = system.wait([job["id"] for job in jobs], timeout=180)
     assert [(job["status"], job["error"]) for job in ended] == [("SUCCESS", None)] * 3
     assert [job["files"][0]["sha256"] for job in ended] == [digests[link] for link in links]
     assert refetched(site, BIG) <= REPEAT
@@ -158,7 +159,7 @@ def test_a_drained_download_is_handed_back_and_goes_on(tmp_path, site, env):
 def test_the_work_of_a_writer_that_lives_is_not_taken_over(system, site, env):
     link = "/clips/7/clip.mp4?bytes=6000000"
     path = link.partition("?")[0]
-    site.control(path, throttle=100_000)
+    site.control(path, throttle=40_000)
     job = system.submit(site.url(link), preset="original")
     until(lambda: partial_bytes(system, job) > 200_000, timeout=30)
     site.control(path)
