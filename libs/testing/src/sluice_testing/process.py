@@ -28,6 +28,18 @@ if os.getppid() == parent:
 PATIENCE = 30.0
 
 
+def bound(
+    command: Sequence[str],
+    *,
+    end_signal: signal.Signals = signal.SIGTERM,
+    user: pwd.struct_passwd | None = None,
+) -> list[str]:
+    """The command, such that the program gets `end_signal` when its parent dies."""
+    ids = (user.pw_uid, user.pw_gid) if user else (0, 0)
+    numbers = [str(n) for n in (os.getpid(), *ids, int(end_signal))]
+    return [sys.executable, "-ISc", _LAUNCH, *numbers, *command]
+
+
 class ServerProcess:
     """One server program.
 
@@ -72,11 +84,9 @@ class ServerProcess:
             RuntimeError: it ended instead, or did not answer in time; its log is in the message.
 
         """
-        ids = (self._user.pw_uid, self._user.pw_gid) if self._user else (0, 0)
-        numbers = [str(n) for n in (os.getpid(), *ids, int(self._end_signal))]
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603  # our own program
-                [sys.executable, "-ISc", _LAUNCH, *numbers, *self._command],
+                bound(self._command, end_signal=self._end_signal, user=self._user),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 import psutil
 
+from sluice_testing.process import bound
+
 #: Seconds until all parts must be ready, on a busy machine.
 START = 60.0
 #: Seconds that a stop may take.
@@ -77,9 +79,12 @@ class System:
     def start(self) -> None:
         """Start, and wait until it is ready."""
         self.data.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "sluice_cli", "up"]
+        # What a prefix runs may change user, which takes the death signal away again.
+        started = [*self._prefix, *command] if self._prefix else bound(command)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own command
-                [*self._prefix, sys.executable, "-m", "sluice_cli", "up"],
+                started,
                 env=self._env,
                 stdout=log,
                 stderr=log,
