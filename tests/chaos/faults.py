@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -26,6 +26,8 @@ PAUSE = (1.0, 4.0)
 #: Processes that may be frozen at the same time.
 MAX_FROZEN = 2
 WORKERS = ("parser", "downloader", "transcoder", "scheduler", "api")
+
+DRAIN = "SIGTERM to a worker"
 
 #: Seconds until it is undone, and how; None when the fault could not be made now.
 Made = tuple[float, Undo] | None
@@ -76,9 +78,12 @@ class Faults:
         self,
         seconds: float,
         say: Callable[[str], None],
+        *,
+        only: Collection[str] = (),
         enough: Callable[[], bool] = lambda: False,
     ) -> None:
         """Break things for so long, or until it is enough; everything is undone on return."""
+        chosen = {name: FAULTS[name] for name in only or FAULTS}
         end = time.monotonic() + seconds
         due = time.monotonic()
         try:
@@ -86,7 +91,7 @@ class Faults:
                 self.undo_due()
                 self.seen.update(self._family())
                 if time.monotonic() >= due:
-                    self._one(say)
+                    self._one(chosen, say)
                     due = time.monotonic() + self._rng.uniform(*PAUSE)
                 time.sleep(0.1)
         finally:
@@ -97,9 +102,9 @@ class Faults:
         while self._undo and (everything or self._undo[0][0] <= time.monotonic()):
             heapq.heappop(self._undo)[3]()
 
-    def _one(self, say: Callable[[str], None]) -> None:
-        [name] = self._rng.choices(list(FAULTS), [weight for weight, _ in FAULTS.values()])
-        made = FAULTS[name][1](self)
+    def _one(self, chosen: Mapping[str, Fault], say: Callable[[str], None]) -> None:
+        [name] = self._rng.choices(list(chosen), [weight for weight, _ in chosen.values()])
+        made = chosen[name][1](self)
         if made is None:
             self.counts[f"{name} (not possible)"] += 1
             return
@@ -280,15 +285,16 @@ class Faults:
         return round(min(self._outage, most) * self._rng.uniform(0.5, 1.0), 1)
 
 
+Fault = tuple[int, Callable[[Faults], Made]]
 #: Name -> weight and what does it.
-FAULTS: dict[str, tuple[int, Callable[[Faults], Made]]] = {
+FAULTS: dict[str, Fault] = {
     "kill -9 of a part": (10, Faults.kill_part),
     "kill -9 of the downloader": (6, Faults.kill_downloader),
     "kill -9 of a media child": (8, Faults.kill_child),
     "kill -9 of ffmpeg or beside it": (6, Faults.kill_ffmpeg),
     "kill -9 of any process": (5, Faults.kill_any),
     "kill -9 of the supervisor": (1, Faults.power_cut),
-    "SIGTERM to a worker": (10, Faults.drain),
+    DRAIN: (10, Faults.drain),
     "SIGSTOP of a part": (5, Faults.freeze_part),
     "SIGSTOP of a child": (4, Faults.freeze_child),
     "Redis killed": (3, Faults.kill_redis),

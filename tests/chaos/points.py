@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sluice_core.runtime.failpoints import NAMES
 
-#: Kills that each failpoint may do.
-MOST_KILLS = 8
+#: Kills that each failpoint may do beyond those that it must.
+SPARE = 2
 #: Name -> passes between two kills when there are 200 jobs.
 FAILPOINTS = {
     "api.after_commit": 35,
@@ -33,23 +33,28 @@ class Points:
     Args:
         log: where they count.
         share: of 200 jobs.
+        least: kills that each failpoint must do.
 
     Raises:
         LookupError: there is a failpoint that no run meets.
 
     """
 
-    def __init__(self, log: Path, *, share: float) -> None:
+    def __init__(self, log: Path, *, share: float, least: int) -> None:
         unknown = set(NAMES) - set(FAILPOINTS) - NOT_HERE
         if unknown:
             raise LookupError(f"failpoints that no run meets: {sorted(unknown)}")
         self.log = log
+        self._least = least
+        self._most = least + SPARE
+        # Where few kills are asked for, they are to come early.
+        share *= min(1.0, (least + 1) / 5)
         self._every = {name: max(1, round(n * share)) for name, n in FAILPOINTS.items()}
 
     @property
     def rules(self) -> str:
         """For `SLUICE_FAILPOINTS`."""
-        return ",".join(f"{name}=kill*{MOST_KILLS}/{n}" for name, n in self._every.items())
+        return ",".join(f"{name}=kill*{self._most}/{n}" for name, n in self._every.items())
 
     def hits(self) -> Counter[str]:
         """Passes so far."""
@@ -62,13 +67,13 @@ class Points:
             log.seek(0)
             hits = Counter(log.read().split())
             for name, every in self._every.items():
-                log.write(f"{name}\n" * (every * MOST_KILLS))
+                log.write(f"{name}\n" * (every * self._most))
         return hits
 
     def kills(self, hits: Counter[str]) -> Counter[str]:
-        return Counter({n: min(MOST_KILLS, hits[n] // every) for n, every in self._every.items()})
+        return Counter({n: min(self._most, hits[n] // every) for n, every in self._every.items()})
 
-    def missed(self, hits: Counter[str], least: int) -> list[str]:
-        """Failpoints that did not kill so often."""
+    def missed(self, hits: Counter[str]) -> list[str]:
+        """Failpoints that did not kill as often as they must."""
         done = self.kills(hits)
-        return [f"{n}: {done[n]} in {hits[n]} passes" for n in FAILPOINTS if done[n] < least]
+        return [f"{n}: {done[n]} in {hits[n]} passes" for n in FAILPOINTS if done[n] < self._least]

@@ -20,7 +20,7 @@ from sluice_testing.site import SampleSite
 from sluice_testing.system import System
 from tests.chaos import links
 from tests.chaos.clients import Clients, Order, orders
-from tests.chaos.faults import Faults
+from tests.chaos.faults import DRAIN, Faults
 from tests.chaos.points import Points
 from tests.chaos.stores import Database, Redis, open_database
 from tests.chaos.verdict import PIECE, Picture, Verdict
@@ -67,7 +67,7 @@ class Run:
     def __init__(self, options: Options, folder: Path, say: Callable[[str], None]) -> None:
         self._options = options
         self._data = folder / "data"
-        self._points = Points(folder / "hits", share=options.jobs / 200)
+        self._points = Points(folder / "hits", share=options.jobs / 200, least=options.kills)
         self._say = say
         self._fine = True
 
@@ -126,9 +126,9 @@ class Run:
         clients = Clients(system.url, todo)
         clients.start()
         try:
-            # As long as planned, and then until each failpoint was met, or it is too late.
             faults.run(options.seconds, self._say)
-            faults.run(options.seconds, self._say, enough=lambda: not self._missed())
+            # Then in peace but for what leads there, until each failpoint was met or it is late.
+            faults.run(options.seconds, self._say, only=[DRAIN], enough=lambda: not self._missed())
             hits = self._points.silence()
             last = time.monotonic()
             clients.finish()
@@ -143,7 +143,7 @@ class Run:
 
     def _missed(self, hits: Counter[str] | None = None) -> list[str]:
         now = self._points.hits() if hits is None else hits
-        return self._points.missed(now, self._options.kills)
+        return self._points.missed(now)
 
     def _settle(self, engine: sa.Engine, last: float) -> Picture:
         """Wait until all is over: first the jobs, then what sweepers have to do."""
