@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from threading import Event
-from types import FrameType
 
 import structlog
 
@@ -81,13 +78,8 @@ def main() -> None:
 
 def serve(loaded: Settings) -> int:
     """Run until told to stop; returns the exit status."""
-    told = Event()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        told.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    told = EndSignals()
+    told.listen()
     with ExitStack() as stack:
         deps = open_deps(Actor.SETTLE, loaded, stack)
         notify_deps = make_deps(
@@ -113,9 +105,9 @@ def serve(loaded: Settings) -> int:
 
 
 def _loop(
-    tasks: list[Task], workers: list[StageWorker], scheduling: Scheduling, told: Event
+    tasks: list[Task], workers: list[StageWorker], scheduling: Scheduling, told: EndSignals
 ) -> int:
-    while not told.is_set():
+    while not told.count:
         for task in tasks:
             task.turn(time.monotonic())
         reasons = [health.reason for w in workers if not (health := w.healthy()).ok]
