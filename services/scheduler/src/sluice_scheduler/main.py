@@ -20,6 +20,7 @@ from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.deps import StageDeps, make_deps, open_deps, open_waker
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import tell
+from sluice_core.runtime.signals import EndSignals
 from sluice_core.runtime.worker import EXIT_CONFIG, EXIT_OK, EXIT_UNHEALTHY, keep_letter
 from sluice_scheduler import reconcile, relay, sweep
 from sluice_scheduler.beats import BeatWatch
