@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -167,7 +168,9 @@ with ForkServer(module="child_module", env=env, cwd=folder) as server:
 """
 
 
-def test_death_of_the_worker_ends_server_children_and_grandchildren(scratch, wait_until, gone):
+@contextmanager
+def started_worker(scratch):
+    """A worker with its server, that one's child, and what the child has started: process ids."""
     worker = subprocess.Popen(
         [sys.executable, "-c", _WORKER, str(scratch), str(HERE)], stdout=subprocess.PIPE, text=True
     )
@@ -176,6 +179,11 @@ def test_death_of_the_worker_ends_server_children_and_grandchildren(scratch, wai
         line = worker.stdout.readline()
         server = int(line.split()[0])
         grandchild = int(line.rpartition(":")[2].strip(" }\n"))
+        yield worker, server, child, grandchild
+
+
+def test_death_of_the_worker_ends_server_children_and_grandchildren(scratch, wait_until, gone):
+    with started_worker(scratch) as (worker, server, child, grandchild):
         worker.kill()
     for pid in (server, child, grandchild):
         wait_until(lambda pid=pid: gone(pid), 2)
@@ -197,14 +205,7 @@ def test_modules_in_the_working_folder_are_not_imported(env, tmp_path, scratch, 
 
 def test_children_die_with_their_server_while_the_worker_is_frozen(scratch, wait_until, gone):
     """Nobody but the kernel can end them then, nor what they have started."""
-    worker = subprocess.Popen(
-        [sys.executable, "-c", _WORKER, str(scratch), str(HERE)], stdout=subprocess.PIPE, text=True
-    )
-    with worker:
-        child = int(worker.stdout.readline())
-        line = worker.stdout.readline()
-        server = int(line.split()[0])
-        grandchild = int(line.rpartition(":")[2].strip(" }\n"))
+    with started_worker(scratch) as (worker, server, child, grandchild):
         worker.send_signal(signal.SIGSTOP)
         try:
             os.kill(server, signal.SIGKILL)

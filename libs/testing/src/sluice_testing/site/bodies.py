@@ -129,12 +129,10 @@ class PaddedMp4:
             position += count
 
 
-@dataclass(frozen=True, slots=True)
-class EndlessBody:
-    """`head`, then `block` for ever."""
+class _Unsized:
+    """A body whose length nobody is told."""
 
-    head: bytes
-    block: bytes
+    __slots__ = ()
 
     @property
     def size(self) -> None:
@@ -143,6 +141,14 @@ class EndlessBody:
     @property
     def etag(self) -> str:
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndlessBody(_Unsized):
+    """`head`, then `block` for ever."""
+
+    head: bytes
+    block: bytes
 
     def spans(self, start: int, length: int) -> Iterator[Span]:
         del start, length
@@ -152,19 +158,11 @@ class EndlessBody:
 
 
 @dataclass(frozen=True, slots=True)
-class GzipBomb:
+class GzipBomb(_Unsized):
     """A gzip stream of about a thousandth of what it unpacks to."""
 
     head: bytes
     unpacked: int
-
-    @property
-    def size(self) -> None:
-        return None
-
-    @property
-    def etag(self) -> str:
-        return ""
 
     def spans(self, start: int, length: int) -> Iterator[Span]:
         del start, length
