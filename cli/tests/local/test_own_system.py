@@ -80,14 +80,20 @@ def test_two_at_once_take_turns(tmp_path: Path, site: SampleSite) -> None:
     assert get.left() == []
 
 
-@pytest.mark.timeout(400)
-def test_ctrl_c_leaves_nothing(tmp_path: Path, site: SampleSite) -> None:
-    get = Get(tmp_path, SLUICE_EGRESS_ALLOW=allowed(site))
+def start_downloading(get: Get, site: SampleSite) -> subprocess.Popen[str]:
+    """A `sluice get` in the middle of a download that takes minutes."""
     process = get.start(site.url("/big/50000000.mp4?throttle=200000"))
     assert process.stderr is not None
     deadline = time.monotonic() + PATIENCE
     while "downloading" not in process.stderr.readline():
         assert time.monotonic() < deadline
+    return process
+
+
+@pytest.mark.timeout(400)
+def test_ctrl_c_leaves_nothing(tmp_path: Path, site: SampleSite) -> None:
+    get = Get(tmp_path, SLUICE_EGRESS_ALLOW=allowed(site))
+    process = start_downloading(get, site)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
@@ -98,14 +104,11 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, site: SampleSite) -> None:
 @pytest.mark.timeout(400)
 def test_kill_9_leaves_nothing(tmp_path: Path, site: SampleSite) -> None:
     get = Get(tmp_path, SLUICE_EGRESS_ALLOW=allowed(site))
-    process = get.start(site.url("/big/50000000.mp4?throttle=200000"))
-    assert process.stderr is not None
-    deadline = time.monotonic() + PATIENCE
-    while "downloading" not in process.stderr.readline():
-        assert time.monotonic() < deadline
+    process = start_downloading(get, site)
     assert len(get.left()) >= 8
     process.kill()
     process.communicate(timeout=PATIENCE)
+    deadline = time.monotonic() + PATIENCE
     while get.left():
         assert time.monotonic() < deadline, get.left()
         time.sleep(0.1)
