@@ -39,9 +39,10 @@ class Link:
 
 
 def plan(count: int, rng: Random) -> list[Link]:
-    """As many links, every kind among them, in random order."""
+    """As many links, every kind among them, in random order; but first what takes longest."""
     makers = [maker for maker, share in SHARES.items() for _ in range(share)]
     rng.shuffle(makers)
+    makers.sort(key=lambda maker: maker is not _collection)
     chosen = [makers[number % len(makers)] for number in range(count)]
     # Numbers of clips are far apart from those that collections list.
     return [make(10_000 + number, rng) for number, make in enumerate(chosen)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from sluice_core.runtime.failpoints import NAMES
 
 #: Kills that each failpoint may do beyond those that it must.
-SPARE = 2
+SPARE = 1
 #: Name -> passes between two kills when there are 200 jobs.
 FAILPOINTS = {
     "api.after_commit": 35,
