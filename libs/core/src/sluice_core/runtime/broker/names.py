@@ -21,19 +21,6 @@ def private_wake_key(worker_id: str) -> str:
     return f"{NAMESPACE}:__wake__.@{worker_id}"
 
 
-def messages_key(queue: str) -> str:
-    """Hash of all messages, waiting and in flight."""
-    return f"{NAMESPACE}:{queue}.msgs"
-
-
 def fair_key(queue: str) -> str:
     """Sorted set of the waiting ids of a queue whose messages have owners, by their turn."""
     return f"{NAMESPACE}:{queue}.fair"
-
-
-def acks_key(worker_id: str, queue: str) -> str:
-    """Set of what one worker was given and has not settled."""
-    return f"{NAMESPACE}:__acks__.{worker_id}.{queue}"
-
-
-HEARTBEATS = f"{NAMESPACE}:__heartbeats__"
