@@ -88,7 +88,8 @@ class Clients:
     def _carry_out(self, order: Order, began: float) -> None:
         self._rest(began + order.at - time.monotonic())
         # `orders` gives each link once, so the link itself is a key as good as any.
-        body = {"url": order.url, "preset": order.link.preset}
+        link = order.link
+        body = {"url": order.url, "preset": link.preset, "priority": link.priority}
         order.job_id = self._submit(body, key=order.url)
         self._rest(order.pause)
         if order.role == "cancel":

@@ -22,6 +22,7 @@ class Link:
     kind: str
     path: str
     preset: str = "original"
+    priority: str = "default"
     status: str = "SUCCESS"
     code: str | None = None
     #: Path of the media behind the path, when it is another one.
@@ -140,6 +141,8 @@ def _collection(number: int, rng: Random) -> Link:
     return Link(
         kind="collection",
         path=f"{rng.choice(['/collection', '/feed'])}?{urlencode(query)}",
+        # Else its children wait for all others, and none would settle while things break.
+        priority="high",
         status="PARTIAL" if bad else "SUCCESS",
         children=tuple(children),
     )

@@ -41,6 +41,8 @@ SETTINGS = {
 }
 #: Seconds that sweepers get after the last job has ended.
 SWEEP = 60.0
+#: Seconds that failpoints get at least which were not met yet when all else is over.
+PEACE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ class Run:
         try:
             faults.run(options.seconds, self._say)
             # Then in peace but for what leads there, until each failpoint was met or it is late.
-            faults.run(options.seconds, self._say, only=[DRAIN], enough=lambda: not self._missed())
+            peace = max(PEACE, options.seconds)
+            faults.run(peace, self._say, only=[DRAIN], enough=lambda: not self._missed())
             hits = self._points.silence()
             last = time.monotonic()
             clients.finish()
