@@ -14,6 +14,7 @@ import psutil
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.engine import open_engine
+from sluice_core.adapters.storage.folder import FolderStorage
 from sluice_core.domain.errors import StoreAwayError
 from sluice_testing.process import free_port
 from sluice_testing.site import SampleSite
@@ -165,6 +166,9 @@ class Run:
     def _check_all(
         self, picture: Picture, todo: list[Order], site: SampleSite, faults: Faults
     ) -> None:
+        # A put that was killed leaves what the daily sweep takes when it is a day old.
+        dropped = FolderStorage(self._data / "storage").abort_unfinished(before=time.time() + 1)
+        self._say(f"puts that were cut: {dropped}")
         verdict = Verdict(picture, todo, site, self._data)
         self._check("jobs end as they deserve", verdict.states())
         self._check("nothing twice", verdict.doubles())
