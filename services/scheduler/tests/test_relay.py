@@ -2,8 +2,9 @@ import pytest
 import sqlalchemy as sa
 
 from sluice_core.adapters import redis
-from sluice_core.adapters.db import outbox, runs
+from sluice_core.adapters.db import outbox
 from sluice_core.adapters.db.engine import read, write
+from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.domain.errors import BrokerAwayError
 from sluice_core.domain.lanes import Actor, queues_of
 from sluice_core.runtime.broker import SluiceBroker
@@ -105,5 +106,5 @@ def test_two_relays_publish_each_row_once(engine, broker):
     assert (first, second) == (50, 0)
     assert waiting(broker) == 50
     with read(engine) as connection:
-        published = connection.execute(sa.select(sa.func.count()).select_from(runs.outbox_table))
+        published = connection.execute(sa.select(sa.func.count()).select_from(outbox_table))
         assert published.scalar_one() == 50

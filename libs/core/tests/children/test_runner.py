@@ -58,7 +58,8 @@ def test_cancel_takes_two_seconds_at_most(server, scratch, events, gone, request
     result = run(spec, on_line=events, deadline_s=60, stop=stop, on_start=lambda *a: pids.append(a))
     assert time.monotonic() - events.asked_at < 2
     assert result.reason == "canceled"
-    assert not is_alive(*pids[0])
+    # Stopped before it began, it may never have had a process to tell of.
+    assert not any(is_alive(*child) for child in pids)
     assert not proof.lock_is_held(spec.lock)
     if request_["act"] == "grandchild":
         assert gone(events.lines[0]["grandchild"])

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import jobs, outbox
-from sluice_core.adapters.db.engine import read, write
+from sluice_core.adapters.db.engine import open_engine, read, write
 from sluice_core.domain.job import Request
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_testing.factories import NOW, make_job, next_order
@@ -151,7 +151,9 @@ def test_the_same_request_at_once_is_one_job(engine: sa.Engine) -> None:
     assert set(found) == set(made)
 
 
-def test_batches_in_opposite_order_do_not_block_each_other(engine: sa.Engine) -> None:
+def test_batches_in_opposite_order_do_not_block_each_other(database_url: str) -> None:
+    # The one waits for the other as long as that takes; only waiting for each other is a fault.
+    engine = open_engine(database_url, patience=60)
     keys = [f"k{n:04}" for n in range(2500)]
     barrier = threading.Barrier(2, timeout=20)
     made: list[int] = []
@@ -167,6 +169,7 @@ def test_batches_in_opposite_order_do_not_block_each_other(engine: sa.Engine) ->
         thread.start()
     for thread in threads:
         thread.join(60)
+    engine.dispose()
     assert sorted(made) == [0, 2500]
 
 

@@ -46,7 +46,7 @@ class Process:
     def signal(self, number=signal.SIGTERM):
         self.process.send_signal(number)
 
-    def end(self, timeout=20):
+    def end(self, timeout=60):
         return self.process.wait(timeout)
 
 
@@ -65,7 +65,7 @@ def order(rig, what):
 def test_sigterm_lets_a_run_finish_and_returns_what_waits(rig, start, wait_for):
     worker = start(SLUICE_DOWNLOAD_CONCURRENCY="1", SLUICE_DRAIN_GRACE="15")
     job = order(rig, "child-2")
-    wait_for(lambda: worker.said("child"), timeout=20)
+    wait_for(lambda: worker.said("child"), timeout=60)
     waiting = order(rig, "child-2")
     began = time.monotonic()
     worker.signal()
@@ -80,7 +80,7 @@ def test_sigterm_lets_a_run_finish_and_returns_what_waits(rig, start, wait_for):
 def test_after_the_grace_a_run_hands_back(rig, start, wait_for):
     worker = start(SLUICE_DRAIN_GRACE="1")
     job = order(rig, "child-60")
-    wait_for(lambda: worker.said("child"), timeout=20)
+    wait_for(lambda: worker.said("child"), timeout=60)
     tries = rig.now(job).tries
     worker.signal()
     time.sleep(0.5)
@@ -96,7 +96,7 @@ def test_after_the_grace_a_run_hands_back(rig, start, wait_for):
 def test_a_second_signal_hurries(rig, start, wait_for):
     worker = start(SLUICE_DRAIN_GRACE="60")
     job = order(rig, "child-60")
-    wait_for(lambda: worker.said("child"), timeout=20)
+    wait_for(lambda: worker.said("child"), timeout=60)
     began = time.monotonic()
     worker.signal()
     time.sleep(0.5)
@@ -109,7 +109,7 @@ def test_a_second_signal_hurries(rig, start, wait_for):
 def test_a_signal_to_the_whole_group_leaves_children_to_the_worker(rig, start, wait_for):
     worker = start(SLUICE_DRAIN_GRACE="15")
     job = order(rig, "child-2")
-    wait_for(lambda: worker.said("child"), timeout=20)
+    wait_for(lambda: worker.said("child"), timeout=60)
     os.killpg(worker.process.pid, signal.SIGTERM)
     assert worker.end() == 0
     assert worker.said("ended") == [["exited", "0"]]
@@ -119,7 +119,7 @@ def test_a_signal_to_the_whole_group_leaves_children_to_the_worker(rig, start, w
 def test_a_run_that_hears_nothing_holds_up_no_end_and_leaves_no_child(rig, start, wait_for):
     worker = start(SLUICE_DRAIN_GRACE="0")
     job = order(rig, "deaf-60")
-    wait_for(lambda: worker.said("begin"), timeout=20)
+    wait_for(lambda: worker.said("begin"), timeout=60)
     worker.signal()
     assert worker.end(30) == 0
     # Its message and its attempt are still there: the scheduler finds both.
@@ -130,7 +130,7 @@ def test_a_run_that_hears_nothing_holds_up_no_end_and_leaves_no_child(rig, start
 def test_a_killed_worker_leaves_no_child(rig, start, wait_for):
     worker = start()
     order(rig, "child-60")
-    ((pid,),) = wait_for(lambda: worker.said("child"), timeout=20)
+    ((pid,),) = wait_for(lambda: worker.said("child"), timeout=60)
     worker.signal(signal.SIGKILL)
     worker.end()
     wait_for(
@@ -153,7 +153,7 @@ def test_a_worker_retires_after_so_many_messages(rig, start):
 def test_a_worker_retires_above_its_memory(rig, start, wait_for):
     worker = start(SLUICE_MAX_MEMORY_MIB="250", SLUICE_DOWNLOAD_CONCURRENCY="1")
     small = order(rig, "quick")
-    wait_for(lambda: rig.now(small).status is Status.MERGING, timeout=20)
+    wait_for(lambda: rig.now(small).status is Status.MERGING, timeout=60)
     assert worker.process.poll() is None
     order(rig, "big-300")
     assert worker.end() == 0
