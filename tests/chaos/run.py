@@ -134,7 +134,7 @@ class Run:
             peace = max(PEACE, options.seconds)
             faults.run(peace, self._say, only=[DRAIN], enough=lambda: not self._missed())
             hits = self._points.silence()
-            last = time.monotonic()
+            last, last_at = time.monotonic(), time.time()
             clients.finish()
             picture = self._settle(engine, last)
         except BaseException:
@@ -144,6 +144,9 @@ class Run:
         self._check("clients got right answers", clients.wrong)
         self._check(f"each failpoint killed {options.kills} times", self._missed(hits))
         self._tell(picture, clients, faults, hits)
+        self._say("last to end, runs in seconds after the last fault:")
+        for line in picture.latest(last_at):
+            self._say(f"        {line}")
 
     def _missed(self, hits: Counter[str] | None = None) -> list[str]:
         now = self._points.hits() if hits is None else hits

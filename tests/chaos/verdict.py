@@ -48,6 +48,19 @@ class Picture:
     def active(self) -> Rows:
         return [job for job in self.jobs if job["status"] in ACTIVE]
 
+    def latest(self, since: float, count: int = 5) -> list[str]:
+        """How the jobs went that ended last; times are relative to `since`."""
+        ended = [job for job in self.jobs if job["finished_at"]]
+        ended.sort(key=lambda job: -job["finished_at"])
+        return [f"{job['url'][-60:]}: {self._course(job, since)}" for job in ended[:count]]
+
+    def _course(self, job: Mapping[str, Any], since: float) -> str:
+        return ", ".join(
+            f"{row['stage']} {row['claimed_at'] - since:.0f}…{(row['ended_at'] or 0) - since:.0f}"
+            f" {row['error_code'] or row['outcome']}"
+            for row in self.attempts_of(job["id"])
+        )
+
     def attempts_of(self, job_id: str) -> Rows:
         found = [row for row in self.attempts if row["job_id"] == job_id]
         return sorted(found, key=lambda row: row["epoch"])
