@@ -40,6 +40,8 @@ SETTINGS = {
     # What failed jobs leave for a retry by hand must be gone in the end.
     "SLUICE_RETENTION_PARTIAL": "5",
 }
+#: Part of the run in which jobs come in; the rest must do for what then waits.
+SUBMITTING = 0.6
 #: Seconds that sweepers get after the last job has ended.
 SWEEP = 60.0
 #: Seconds that failpoints get at least which were not met yet when all else is over.
@@ -125,7 +127,7 @@ class Run:
         rng = Random(f"links {options.seed}")
         wanted = links.plan(options.jobs, rng)
         urls = [site.url(link.path, host=rng.randrange(len(links.HOSTS))) for link in wanted]
-        todo = orders(wanted, urls, seconds=options.seconds * 0.8, rng=rng)
+        todo = orders(wanted, urls, seconds=options.seconds * SUBMITTING, rng=rng)
         clients = Clients(system.url, todo)
         clients.start()
         try:
