@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -39,14 +37,14 @@ class Order:
     @property
     def fingerprint(self) -> str:
         """The same for the same whole request of the same submitter."""
-        return _sha256([self.api_key_id, _parts(self.request)])
+        return idempotency.digest([self.api_key_id, _parts(self.request)])
 
     def with_key(self, key: str) -> Order:
         return replace(self, idempotency_key=key)
 
     @property
     def body_hash(self) -> str:
-        return _sha256([self.force, _parts(self.request)])
+        return idempotency.digest([self.force, _parts(self.request)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +179,3 @@ _FIELDS = tuple(field.name for field in fields(Request))
 def _parts(request: Request) -> list[object]:
     # Not `asdict`, whose deep copies are most of the work of a large batch.
     return [getattr(request, name) for name in _FIELDS]
-
-
-def _sha256(parts: object) -> str:
-    text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

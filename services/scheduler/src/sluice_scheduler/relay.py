@@ -73,7 +73,8 @@ def republish_lost(
         if not rows:
             return lost
         after_id = rows[-1].id
-        absent = [row for row in rows if broker.place(row.id, row.queue) is Place.ABSENT]
+        places = broker.places([(row.queue, row.id) for row in rows])
+        absent = [row for row in rows if places[row.id] is Place.ABSENT]
         if absent:
             broker.publish_many([to_message(row) for row in absent])
             with write(engine) as connection:

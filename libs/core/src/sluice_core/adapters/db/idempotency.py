@@ -25,11 +25,13 @@ class Remembered:
 
 def key_of(api_key_id: str | None, header: str, line: int | None = None) -> str:
     """The stored form of a header's value: never shared between API keys, nor between lines."""
-    return _sha256([api_key_id, header, line])
+    return digest([api_key_id, header, line])
 
 
-def _sha256(parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()
+def digest(parts: object) -> str:
+    """SHA-256 of JSON values, the same whatever order their keys came in; hexadecimal."""
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def find(connection: sa.Connection, key: str, *, now: float) -> Remembered | None:

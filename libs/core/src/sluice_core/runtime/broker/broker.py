@@ -146,7 +146,14 @@ class SluiceBroker(dramatiq.Broker):
 
     def place(self, message_id: str, queue: str) -> Place:
         """Where one message is."""
-        return Place(self.scripts.place([(queue, message_id)])[0])
+        return self.places([(queue, message_id)])[message_id]
+
+    def places(self, entries: Sequence[tuple[str, str]]) -> dict[str, Place]:
+        """Where many (queue, id) are, by id, all at one moment."""
+        found = self.scripts.place(entries)
+        return {
+            message_id: Place(place) for (_, message_id), place in zip(entries, found, strict=True)
+        }
 
     def sights(self, entries: Sequence[tuple[str, str]]) -> list[Sight]:
         """All that is known of each (queue, id), at one moment."""
@@ -162,12 +169,8 @@ class SluiceBroker(dramatiq.Broker):
 
     def is_waiting(self, entries: Sequence[tuple[str, str]]) -> set[str]:
         """Of many (queue, id), the ids that wait."""
-        places = self.scripts.place(entries)
-        return {
-            message_id
-            for (_, message_id), place in zip(entries, places, strict=True)
-            if place == Place.WAITING
-        }
+        places = self.places(entries)
+        return {message_id for message_id, place in places.items() if place is Place.WAITING}
 
     def remove(self, queue: str, message_id: str) -> bool:
         """Take a waiting message away; False when it does not wait (any more)."""
