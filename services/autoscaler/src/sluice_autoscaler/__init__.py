@@ -1,0 +1,1 @@
+"""The autoscaler: what waits and runs, turned into replicas on Kubernetes."""
