@@ -16,6 +16,7 @@ from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.runtime.broker import Outgoing
 from sluice_core.runtime.broker.middleware.log_context import LogContext
 from sluice_core.runtime.broker.middleware.time_limit import final_guard
+from sluice_core.runtime.broker.scripts import Scripts
 
 Q = "parse.default"
 LANE_NAMES = ("critical", "high", "default", "low", "bulk")
@@ -262,6 +263,26 @@ def test_a_message_handed_over_during_a_drain_is_not_begun(rig, wait_for):
     rig.publish("a", "b")
     wait_for(lambda: int(rig.client.hget(f"dramatiq:{Q}.tries", "b") or 0) >= 1)
     worker.drain(2)
+    assert got == []
+    assert sorted(rig.ids()) == ["a", "b"]
+
+
+def test_a_drain_waits_for_the_answer_of_a_fetch_under_way(rig, wait_for, monkeypatch):
+    given, fetch = Event(), Scripts.fetch
+
+    def slow_answer(self, *args, **kwargs):
+        rows = fetch(self, *args, **kwargs)
+        if rows:
+            given.set()
+            time.sleep(0.3)
+        return rows
+
+    monkeypatch.setattr(Scripts, "fetch", slow_answer)
+    got = []
+    worker = rig.worker(lambda job: got.append(job), threads=2)
+    rig.publish("a", "b")
+    wait_for(given.is_set)
+    assert worker.drain(2)
     assert got == []
     assert sorted(rig.ids()) == ["a", "b"]
 

@@ -94,7 +94,7 @@ class StageWorker:
         keep_one = any(lane not in RESERVED_FROM for lane in lanes)
         self._slots = Slots(threads, keep_one=keep_one, max_unsettled=10 * threads + 100)
         self._work_queue: PriorityQueue[_WorkQueueItem] = PriorityQueue()
-        fetching = Lock()
+        self._fetching = fetching = Lock()
         self._settler = Settler(scripts=broker.scripts, slots=self._slots, worker_id=self.worker_id)
         self._consumer = Consumer(
             broker=broker,
@@ -176,6 +176,7 @@ class StageWorker:
         self.broker.emit_before("worker_shutdown", self)
         self._nudge()
         self._settler.hurry()
+        self._await_fetch()
         self._return_unstarted()
         deadline = time.monotonic() + grace_seconds
         while not self._slots.wait_until_free(0.0) and not hurry():
@@ -213,6 +214,11 @@ class StageWorker:
             work_queue=self._work_queue,
             worker_timeout=_THREAD_TIMEOUT_MS,
         )
+
+    def _await_fetch(self) -> None:
+        """What the server gave to a fetch under way is held once that fetch is over."""
+        if self._fetching.acquire(timeout=_SETTLE_GRACE):
+            self._fetching.release()
 
     def _return_unstarted(self) -> None:
         while True:
