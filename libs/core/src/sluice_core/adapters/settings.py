@@ -28,7 +28,7 @@ from sluice_core.domain.lanes import Actor
 
 PREFIX = "SLUICE_"
 #: Names whose values are secret as a whole.
-_SECRET_WORDS = ("secret", "password", "token", "access_key")
+_SECRET_WORDS = ("secret", "password", "token", "access_key", "bootstrap_key")
 
 
 class _Group(BaseModel):
@@ -83,6 +83,8 @@ class HttpSettings(_Group):
     http_port: int = Field(8080, ge=0, le=65535)
     #: None: true unless bound to loopback.
     api_keys_required: bool | None = None
+    #: Text of an API key with every scope, written by the migration; empty: none.
+    bootstrap_key: str = ""
     #: Largest request body, bytes.
     max_body: int = Field(10 * 1024 * 1024, ge=1024)
 

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import api_keys
+from sluice_core.adapters.db.upsert import insert_or_ignore
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import ConfigError
 
@@ -62,19 +63,48 @@ def create(
     """
     if not scopes:
         raise ValueError("a key without a scope opens nothing")
-    _make_room(connection)
     text = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
+    key = _insert(connection, text, name=name, scopes=scopes, now=now)
+    if key is None:
+        raise RuntimeError("32 random bytes came twice")
+    return text, key
+
+
+def ensure(
+    connection: sa.Connection, *, text: str, name: str, scopes: Collection[Scope], now: float
+) -> bool:
+    """Write a key whose text the operator chose; False when it is there, even if revoked.
+
+    Raises:
+        ConfigError: its text is too short to be a secret, or there is no place for more keys.
+
+    """
+    if len(text) < KEY_BYTES:
+        raise ConfigError(f"SLUICE_BOOTSTRAP_KEY needs at least {KEY_BYTES} characters.")
+    known = sa.select(api_keys.c.id).where(api_keys.c.hash == hash_of(text))
+    if connection.execute(known).first() is not None:
+        return False
+    return _insert(connection, text, name=name, scopes=scopes, now=now) is not None
+
+
+def _insert(
+    connection: sa.Connection, text: str, *, name: str, scopes: Collection[Scope], now: float
+) -> ApiKey | None:
+    """The written key; None when another one with this text came first."""
+    _make_room(connection)
     key = ApiKey(new_id(), name[:128], frozenset(scopes), hash_of(text), now)
-    connection.execute(
-        sa.insert(api_keys).values(
+    written = connection.execute(
+        insert_or_ignore(connection, api_keys)
+        .values(
             id=key.id,
             name=key.name,
             hash=key.hash,
             scopes=" ".join(sorted(key.scopes)),
             created_at=now,
         )
-    )
-    return text, key
+        .returning(api_keys.c.id)
+    ).first()
+    return key if written is not None else None
 
 
 def _make_room(connection: sa.Connection) -> None:

@@ -1,0 +1,78 @@
+"""Brings the database to the newest schema: `python -m sluice_core.runtime.migrate`.
+
+Safe to run twice, by several at once, and while older processes still use the database. Also writes
+the first API key where the operator chose its text, so that an installation can be used at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import sqlalchemy as sa
+import structlog
+
+from sluice_core.adapters import logs, settings
+from sluice_core.adapters.db import access, migrate
+from sluice_core.adapters.db.engine import open_engine, write
+from sluice_core.adapters.settings import Settings
+from sluice_core.domain.errors import ConfigError, StoreAwayError
+from sluice_core.runtime.deps import START_PATIENCE, patiently
+
+log = structlog.get_logger(__name__)
+
+EXIT_CONFIG = 2
+
+
+def main() -> None:
+    """Migrate and exit the process: 0 when done, 2 and one sentence when something is wrong."""
+    try:
+        loaded = settings.load()
+        logs.configure(
+            level=loaded.log.log_level, log_format=loaded.log.log_format, process="migrate"
+        )
+        run(loaded)
+    except ConfigError as exc:
+        sys.stderr.write(f"{exc}\n")
+        sys.exit(EXIT_CONFIG)
+
+
+def run(loaded: Settings, *, patience: float = START_PATIENCE) -> None:
+    """Migrate, and write the first key.
+
+    Args:
+        loaded: names the database and the key.
+        patience: seconds that the database may be away.
+
+    Raises:
+        ConfigError: the settings are wrong, or the database is still away.
+
+    """
+    engine = open_engine(loaded.store.effective_database_url, pool_size=1)
+    try:
+        patiently(lambda: _upgrade(engine), patience)
+        log.info("database_migrated")
+        _write_first_key(engine, loaded.http.bootstrap_key)
+    finally:
+        engine.dispose()
+
+
+def _upgrade(engine: sa.Engine) -> None:
+    try:
+        migrate.upgrade(engine)
+    except StoreAwayError as exc:
+        raise ConfigError(f"The database does not answer: {exc}.") from exc
+
+
+def _write_first_key(engine: sa.Engine, text: str) -> None:
+    if not text:
+        return
+    with write(engine) as connection:
+        made = access.ensure(
+            connection, text=text, name="bootstrap", scopes=tuple(access.Scope), now=time.time()
+        )
+    log.info("bootstrap_key", written=made)
+
+
+if __name__ == "__main__":
+    main()
