@@ -88,10 +88,9 @@ def _place(
         )
     chosen = port if port is not None else (_allowed_port() if server else 0)
     site = stack.enter_context(companion.sample_site(os.environ, port=chosen))
-    link = next(sample["url"] for sample in site["samples"] if sample["kind"] == GOOD)
-    address = urlsplit(link).netloc
-    url = server or stack.enter_context(_own({**os.environ, "SLUICE_EGRESS_ALLOW": address}))
-    return Place(url, link, bad or site["base"].rstrip("/") + FAULT, site=address)
+    link = next(sample["url"] for sample in site.samples if sample["kind"] == GOOD)
+    url = server or stack.enter_context(_own({**os.environ, "SLUICE_EGRESS_ALLOW": site.address}))
+    return Place(url, link, bad or site.base.rstrip("/") + FAULT, site=site.address)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
@@ -112,9 +111,9 @@ def _sample(stack: ExitStack, order: Order) -> tuple[str, Order]:
     if folder.is_locked(data):
         data = folder.prepare(data / "sample")
     site = stack.enter_context(companion.sample_site(os.environ))
-    link = next(sample["url"] for sample in site["samples"] if sample["kind"] == SAMPLE)
+    link = next(sample["url"] for sample in site.samples if sample["kind"] == SAMPLE)
     # This address and port alone: the guard stays up for everything else.
-    environ = {**os.environ, "SLUICE_EGRESS_ALLOW": urlsplit(link).netloc}
+    environ = {**os.environ, "SLUICE_EGRESS_ALLOW": site.address}
     return _own(stack, order, environ, data), replace(order, links=(link,))
 
 

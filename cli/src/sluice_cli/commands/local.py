@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from urllib.parse import urlsplit
 
 import click
 
+from sluice_cli.exits import Exit, Stop
 from sluice_core.adapters import settings as settings_module
 
 
@@ -37,13 +37,13 @@ def sample_site(port: int) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with companion.sample_site(os.environ, port=port) as site:
-            for sample in site["samples"]:
+            for sample in site.samples:
                 click.echo(f"{sample['kind']:16}{sample['url']}")
-            allowed = urlsplit(site["base"]).netloc
-            click.echo(f"\nLet Sluice reach it: SLUICE_EGRESS_ALLOW={allowed} sluice up")
-            signal.pause()
+            click.echo(f"\nLet Sluice reach it: SLUICE_EGRESS_ALLOW={site.address} sluice up")
+            ended = site.process.wait()
     except KeyboardInterrupt:
         return
+    raise Stop(Exit.UNREACHABLE, f"the sample site ended by itself, with {ended}.")
 
 
 @click.command()

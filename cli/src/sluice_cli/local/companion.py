@@ -11,8 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from sluice_cli.exits import Exit, Stop
 from sluice_cli.local import folder
@@ -32,6 +34,21 @@ LOG_TAIL = 4096
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class SampleSite:
+    """The bundled site while it runs; see `sluice_testing.site`."""
+
+    base: str
+    #: One {"kind": …, "url": …} for each link worth a try.
+    samples: list[dict[str, str]]
+    process: subprocess.Popen[bytes]
+
+    @property
+    def address(self) -> str:
+        """Address and port, as `SLUICE_EGRESS_ALLOW` takes them."""
+        return urlsplit(self.base).netloc
+
+
 @contextmanager
 def own_system(environ: Mapping[str, str], data: Path) -> Iterator[str]:
     """The whole system on a free port, for as long as the block lasts. Yields its URL.
@@ -47,8 +64,13 @@ def own_system(environ: Mapping[str, str], data: Path) -> Iterator[str]:
 
 
 @contextmanager
-def sample_site(environ: Mapping[str, str], *, port: int = 0) -> Iterator[dict[str, Any]]:
-    """The bundled site on loopback; yields what it says of itself, see `sluice_testing.site`."""
+def sample_site(environ: Mapping[str, str], *, port: int = 0) -> Iterator[SampleSite]:
+    """The bundled site on loopback, for as long as the block lasts.
+
+    Raises:
+        Stop: it did not start; the sentence says why.
+
+    """
     with tempfile.TemporaryDirectory(prefix="sluice-site-") as place:
         ready, log = Path(place, "ready.json"), Path(place, "log")
         command = (
@@ -56,7 +78,8 @@ def sample_site(environ: Mapping[str, str], *, port: int = 0) -> Iterator[dict[s
             *("--host", "127.0.0.1", "--port", str(port), "--ready-file", str(ready)),
         )
         with _running(command, environ, log) as process:
-            yield _wait(process, log, lambda: _json(ready), what="the sample site")
+            said = _wait(process, log, lambda: _json(ready), what="the sample site")
+            yield SampleSite(base=said["base"], samples=said["samples"], process=process)
 
 
 @contextmanager
