@@ -297,6 +297,7 @@ class QueueModel(BaseModel):
     in_flight: int
     due: int = Field(description="Due, and not yet handed to the broker.")
     delayed: int = Field(description="To be handed to the broker at a later time.")
+    dead: int = Field(description="Dead letters.")
     oldest_age_seconds: float | None
 
 

@@ -23,7 +23,7 @@ from sluice_core.adapters.redis import call
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, SluiceError, StoreAwayError
 from sluice_core.domain.lanes import STAGES, queues_of
 from sluice_core.domain.view import timestamp
-from sluice_core.runtime.broker import QueueStats
+from sluice_core.runtime.figures import QueueFigures, read_queues
 
 _TAG = Tag(name="system", description="What the installation does.")
 _QUEUES = tuple(queue for actor in STAGES for queue in queues_of(actor))
@@ -44,10 +44,8 @@ def build(deps: Deps) -> APIBlueprint:
     def queues() -> Response:
         """Operators only; 503 when a reading failed, since a failed reading is no zero."""
         need(Scope.OPERATE)
-        stats = deps.broker.stats(_QUEUES)
-        now = deps.clock()
-        pending = deps.database.read(lambda c: figures.outbox_by_queue(c, now=now))
-        return jsonify({"queues": [_queue(q, stats[q], pending.get(q, (0, 0))) for q in _QUEUES]})
+        found = read_queues(deps.broker, deps.database.read, now=deps.clock(), queues=_QUEUES)
+        return jsonify({"queues": [_queue(name, of) for name, of in found.items()]})
 
     @api.get("/workers", summary="Who works", responses={200: m.WorkerList})
     def workers() -> Response:
@@ -67,14 +65,15 @@ def build(deps: Deps) -> APIBlueprint:
     return api
 
 
-def _queue(name: str, stats: QueueStats, pending: tuple[int, int]) -> dict[str, Any]:
+def _queue(name: str, found: QueueFigures) -> dict[str, Any]:
     return {
         "name": name,
-        "waiting": stats.waiting,
-        "in_flight": stats.in_flight,
-        "due": pending[0],
-        "delayed": pending[1],
-        "oldest_age_seconds": stats.oldest_age,
+        "waiting": found.waiting,
+        "in_flight": found.in_flight,
+        "due": found.due,
+        "delayed": found.delayed,
+        "dead": found.dead,
+        "oldest_age_seconds": found.oldest_age,
     }
 
 

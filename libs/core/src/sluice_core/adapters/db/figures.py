@@ -2,32 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import counters
 from sluice_core.adapters.db import outbox as outbox_store
-from sluice_core.adapters.db.schema import dead_letters, jobs, outbox
+from sluice_core.adapters.db.schema import attempts, dead_letters, jobs, outbox
+from sluice_core.domain.lanes import Lane
 from sluice_core.domain.states import Status
 
 #: Seconds in which the writer of an outbox row publishes it by itself.
 HANDOVER = 2.0
 
 
-def outbox_by_queue(connection: sa.Connection, *, now: float) -> dict[str, tuple[int, int]]:
-    """Queue -> (due, delayed): rows that the broker does not have yet.
+#: Seconds after which a published message must have arrived in Redis.
+ARRIVAL = 5.0
 
-    A row that was due only just now is on its way by its own writer, and counted there.
+
+@dataclass(frozen=True, slots=True)
+class QueueRows:
+    """What the database knows of one queue."""
+
+    #: Orders that are due and not in Redis.
+    due: int = 0
+    #: Seconds that the oldest of them is late; None when there is none.
+    due_age: float | None = None
+    #: Orders for a later time.
+    delayed: int = 0
+    #: Open runs of its messages.
+    running: int = 0
+    #: Dead letters.
+    dead: int = 0
+    #: Nothing is to be fetched from it.
+    paused: bool = False
+
+
+NO_ROWS = QueueRows()
+
+
+def rows_by_queue(
+    connection: sa.Connection, *, not_in_redis: Sequence[str], now: float
+) -> dict[str, QueueRows]:
+    """Queues of which the database knows anything.
+
+    An order that was due only just now is on its way by its own writer, and counted there.
+
+    Args:
+        connection: of the caller's transaction.
+        not_in_redis: queues that were empty in Redis just before: what was published to them and
+            not claimed is gone from there, so it counts as due.
+        now: Unix seconds.
+
     """
-    is_due = sa.case((outbox.c.due_at <= now - HANDOVER, 1), else_=0)
-    is_delayed = sa.case((outbox.c.due_at > now, 1), else_=0)
-    query = (
-        sa.select(outbox.c.queue, sa.func.sum(is_due), sa.func.sum(is_delayed))
+    found: dict[str, QueueRows] = {}
+
+    def add(queue: str, **values: Any) -> None:
+        found[queue] = replace(found.get(queue, NO_ROWS), **values)
+
+    for queue, due, oldest, delayed in connection.execute(_unpublished(now)):
+        add(queue, due=due, due_age=_age(oldest, now), delayed=delayed)
+    for queue, gone, oldest in connection.execute(_gone(not_in_redis, now)):
+        before = found.get(queue, NO_ROWS)
+        age = max(before.due_age or 0.0, _age(oldest, now) or 0.0)
+        add(queue, due=before.due + gone, due_age=age)
+    for queue, running in connection.execute(_count(attempts, attempts.c.ended_at.is_(None))):
+        add(queue, running=running)
+    for queue, dead in connection.execute(_count(dead_letters)):
+        # A message that nobody could read is known by its actor alone.
+        name = queue if "." in queue else f"{queue}.{Lane.DEFAULT.value}"
+        add(name, dead=dead + found.get(name, NO_ROWS).dead)
+    return found
+
+
+def _unpublished(now: float) -> sa.Select[Any]:
+    due = outbox.c.due_at <= now - HANDOVER
+    return (
+        sa.select(
+            outbox.c.queue,
+            sa.func.sum(sa.case((due, 1), else_=0)),
+            sa.func.min(sa.case((due, outbox.c.due_at))),
+            sa.func.sum(sa.case((outbox.c.due_at > now, 1), else_=0)),
+        )
         .where(outbox.c.published_at.is_(None))
         .group_by(outbox.c.queue)
     )
-    return {queue: (due, delayed) for queue, due, delayed in connection.execute(query)}
+
+
+def _gone(queues: Sequence[str], now: float) -> sa.Select[Any]:
+    return (
+        sa.select(outbox.c.queue, sa.func.count(), sa.func.min(outbox.c.due_at))
+        .where(outbox.c.published_at <= now - ARRIVAL, outbox.c.queue.in_(queues))
+        .group_by(outbox.c.queue)
+    )
+
+
+def _count(table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    return sa.select(table.c.queue, sa.func.count()).where(*where).group_by(table.c.queue)
+
+
+def _age(oldest: float | None, now: float) -> float | None:
+    return None if oldest is None else max(0.0, now - oldest)
 
 
 def summary(connection: sa.Connection, *, now: float) -> dict[str, Any]:
