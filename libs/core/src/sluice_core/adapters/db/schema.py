@@ -168,6 +168,9 @@ api_keys = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False, unique=True),
     #: Space-separated of `submit`, `read`, `operate`.
     sa.Column("scopes", sa.String(64), nullable=False),
+    #: Its own limits; null: those of the settings, 0: none.
+    sa.Column("requests_per_minute", sa.Integer),
+    sa.Column("max_active_jobs", sa.Integer),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("revoked_at", sa.Double),
 )
@@ -283,4 +286,59 @@ callbacks = sa.Table(
     sa.Column("outcome", sa.String(16)),
     sa.Column("error", Words(500)),
     sa.Index("ix_callbacks_created_at", "created_at"),
+)
+
+#: Queues of which nothing is handed out until an operator resumes them.
+paused_queues = sa.Table(
+    "paused_queues",
+    metadata,
+    sa.Column("queue", sa.String(64), primary_key=True),
+    sa.Column("paused_at", sa.Double, nullable=False),
+    #: Who paused it, in words.
+    sa.Column("paused_by", sa.String(128), nullable=False),
+)
+
+#: Workers that an operator asked to take nothing more, to finish what they run, and to end.
+drains = sa.Table(
+    "drains",
+    metadata,
+    sa.Column("worker", sa.String(128), primary_key=True),
+    sa.Column("asked_at", sa.Double, nullable=False),
+)
+
+#: What operators did.
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("at", sa.Double, nullable=False),
+    #: Null where no keys are needed.
+    sa.Column("api_key_id", _Id),
+    #: The key's name then, or `anybody`.
+    sa.Column("actor", sa.String(128), nullable=False),
+    #: E.g. `queue.pause`.
+    sa.Column("action", sa.String(32), nullable=False),
+    #: What it was done to: a queue, a worker, an id; null for many.
+    sa.Column("target", sa.String(128)),
+    #: Filters and counts of what was done to many.
+    sa.Column("detail", Json),
+)
+
+#: Jobs by state that are counted for good; what changed since stands in `job_changes`.
+job_counts = sa.Table(
+    "job_counts",
+    metadata,
+    sa.Column("status", sa.String(16), primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+)
+
+#: Written by triggers with each change of a job's state, so that nothing has to count jobs; added
+#: up by the scheduler. Appended only: a shared counter would make all writers wait for each other.
+job_changes = sa.Table(
+    "job_changes",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("status", sa.String(16), nullable=False),
+    #: 1 or -1.
+    sa.Column("delta", sa.Integer, nullable=False),
 )

@@ -17,6 +17,8 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("hash", sa.String(length=64), nullable=False),
         sa.Column("scopes", sa.String(length=64), nullable=False),
+        sa.Column("requests_per_minute", sa.Integer(), nullable=True),
+        sa.Column("max_active_jobs", sa.Integer(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("revoked_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
@@ -269,3 +271,82 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_id", "epoch", name=op.f("pk_callbacks")),
     )
     op.create_index("ix_callbacks_created_at", "callbacks", ["created_at"], unique=False)
+    op.create_table(
+        "paused_queues",
+        sa.Column("queue", sa.String(length=64), nullable=False),
+        sa.Column("paused_at", sa.Double(), nullable=False),
+        sa.Column("paused_by", sa.String(length=128), nullable=False),
+        sa.PrimaryKeyConstraint("queue", name=op.f("pk_paused_queues")),
+    )
+    op.create_table(
+        "drains",
+        sa.Column("worker", sa.String(length=128), nullable=False),
+        sa.Column("asked_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("worker", name=op.f("pk_drains")),
+    )
+    op.create_table(
+        "audit",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("api_key_id", sa.String(length=26), nullable=True),
+        sa.Column("actor", sa.String(length=128), nullable=False),
+        sa.Column("action", sa.String(length=32), nullable=False),
+        sa.Column("target", sa.String(length=128), nullable=True),
+        sa.Column(
+            "detail",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=True,
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
+    )
+    op.create_table(
+        "job_counts",
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("status", name=op.f("pk_job_counts")),
+    )
+    op.create_table(
+        "job_changes",
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            nullable=False,
+        ),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("delta", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_job_changes")),
+    )
+    _count_jobs()
+
+
+#: A row counts while it is not deleted.
+_MOVED = "OLD.status <> NEW.status OR (OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)"
+_ADD = "INSERT INTO job_changes (status, delta) SELECT NEW.status, 1 WHERE NEW.deleted_at IS NULL;"
+_TAKE = (
+    "INSERT INTO job_changes (status, delta) SELECT OLD.status, -1 WHERE OLD.deleted_at IS NULL;"
+)
+
+
+def _count_jobs() -> None:
+    """Triggers that note each change of a job's state."""
+    triggers = {
+        "jobs_counted_new": ("AFTER INSERT ON jobs FOR EACH ROW", "", _ADD),
+        "jobs_counted_moved": (
+            "AFTER UPDATE OF status, deleted_at ON jobs FOR EACH ROW",
+            f"WHEN ({_MOVED})",
+            f"{_TAKE} {_ADD}",
+        ),
+        "jobs_counted_gone": ("AFTER DELETE ON jobs FOR EACH ROW", "", _TAKE),
+    }
+    is_postgresql = op.get_bind().dialect.name == "postgresql"
+    for name, (event, when, body) in triggers.items():
+        if is_postgresql:
+            op.execute(
+                f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS "
+                f"$$ BEGIN {body} RETURN NULL; END $$"
+            )
+            op.execute(f"CREATE TRIGGER {name} {event} {when} EXECUTE FUNCTION {name}()")
+        else:
+            op.execute(f"CREATE TRIGGER {name} {event} {when} BEGIN {body} END")
