@@ -159,13 +159,17 @@ def test_what_arrived_short_is_taken_back(
     assert storage.stat("files/f") is None
 
 
-def test_uploads_of_killed_processes_are_swept(weed_server: S3Server) -> None:
+def test_uploads_of_killed_processes_are_found_and_dropped(weed_server: S3Server) -> None:
     storage = weed_server.new_storage()
     client, bucket = storage._client, storage._bucket
     client.create_multipart_upload(Bucket=bucket, Key="some/prefix/work/a")
     client.create_multipart_upload(Bucket=bucket, Key="not/ours")
-    assert storage.abort_unfinished(before=time.time() - 3600) == 0
-    assert storage.abort_unfinished(before=time.time() + 3600) == 1
+    [found] = storage.unfinished()
+    assert found.key == "work/a"
+    assert found.began_at == pytest.approx(time.time(), abs=60)
+    storage.abort(found)
+    storage.abort(found)
+    assert list(storage.unfinished()) == []
     left = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
     assert [upload["Key"] for upload in left] == ["not/ours"]
 

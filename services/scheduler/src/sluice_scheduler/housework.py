@@ -105,7 +105,7 @@ def purge_rows(deps: StageDeps, stop: Event) -> str:
 
 def sweep_storage(deps: StageDeps) -> str:
     """Remove files in storage that no row points at."""
-    return f"{sweep.deep_sweep(deps.engine, deps.storage, deps.clock())} files removed"
+    return f"{sweep.deep_sweep(deps.engine, deps.storage)} files removed"
 
 
 def trim(deps: StageDeps) -> str:

@@ -14,7 +14,7 @@ from sluice_core.adapters import logs, settings
 from sluice_core.adapters.db import collections
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.settings import Settings
-from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, ConfigError, SluiceError, StoreAwayError
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.deps import StageDeps, make_deps, open_deps, open_waker
@@ -174,6 +174,7 @@ class Duties:
             Task("lost_workers", 2.0, self.find_lost_workers),
             Task("settle_forgotten", 2.0, self.settle_forgotten),
             Task("sweep", 2.0, self.sweep),
+            Task("unfinished_puts", 30.0, self.drop_unfinished),
             Task("dead_consumers", 5.0, self.return_messages),
             Task("orphans", 10.0, self.find_orphans),
             Task("lost_messages", 15.0, self.find_lost_messages),
@@ -236,3 +237,10 @@ class Duties:
     def sweep(self) -> None:
         deps = self._deps
         sweep.ended_jobs(deps.engine, deps.storage, now=deps.clock())
+
+    def drop_unfinished(self) -> None:
+        deps = self._deps
+        try:
+            sweep.unfinished_puts(deps.engine, deps.storage, now=deps.clock())
+        except SluiceError as exc:
+            log.warning("sweep_postponed", reason=exc.message)

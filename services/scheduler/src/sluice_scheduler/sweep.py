@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters.db import ownership, sweeps
 from sluice_core.adapters.db.engine import read, write
-from sluice_core.adapters.storage import Storage
+from sluice_core.adapters.storage import Storage, Unfinished
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.paths import final_prefix, work_prefix
 
 log = structlog.get_logger(__name__)
 
 BATCH = 100
-#: Seconds after which an upload that was begun is one whose process is gone.
+#: Seconds after which a put that was begun is one whose process is gone, whatever else is known.
 UNFINISHED_AFTER = 24 * 3600.0
 WORK, FINAL = "work/", "files/"
 #: What the next run of the same job may go on from.
@@ -26,6 +27,8 @@ _FETCHED = re.compile(r"/download\.\d+/")
 _PIECES = re.compile(r"/partial\.\d+/")
 #: What this system writes; anything else in its storage is not its own to remove.
 _KEY = re.compile(r"(?:work|files)/(?P<job>[0-9A-Z]{26})/[a-z]+\.\d+/.+", re.DOTALL)
+#: The run that a key begins with.
+_RUN = re.compile(r"(?:work|files)/(?P<job>[0-9A-Z]{26})/[a-z]+\.(?P<epoch>\d+)/")
 _EPOCH = re.compile(r"/[a-z]+\.(\d+)/")
 
 
@@ -63,7 +66,7 @@ def epoch_of(key: str) -> int:
     return int(found[1]) if found else -1
 
 
-def deep_sweep(engine: sa.Engine, storage: Storage, now: float) -> int:
+def deep_sweep(engine: sa.Engine, storage: Storage) -> int:
     """Walk the whole storage and remove what no row points at and no run can use any more.
 
     For what the sweep of each job can't know of: files of a job whose row is gone, of a run that
@@ -87,10 +90,45 @@ def deep_sweep(engine: sa.Engine, storage: Storage, now: float) -> int:
                 batch = {}
             batch.setdefault(found["job"], []).append(key)
         removed += _sweep_batch(engine, storage, batch)
-    unfinished = storage.abort_unfinished(before=now - UNFINISHED_AFTER)
-    if removed or unfinished:
-        log.warning("deep_sweep", removed=removed, unfinished=unfinished)
-    return removed + unfinished
+    if removed:
+        log.warning("deep_sweep", removed=removed)
+    return removed
+
+
+def unfinished_puts(engine: sa.Engine, storage: Storage, *, now: float) -> int:
+    """Drop what puts of killed processes left; returns how many.
+
+    Whether a process is gone can't be told from here, but whether its run is over can: a put of an
+    epoch that is dead is of no use to anybody, and fails if it still goes on.
+    """
+    dropped = 0
+    found = storage.unfinished()
+    while batch := list(islice(found, BATCH)):
+        runs = [_RUN.match(put.key) for put in batch]
+        with read(engine) as connection:
+            owners = ownership.owners(connection, sorted({run["job"] for run in runs if run}))
+        for put, run in zip(batch, runs, strict=True):
+            if _is_over(put, run, owners, now=now):
+                storage.abort(put)
+                dropped += 1
+    if dropped:
+        log.info("unfinished_puts_dropped", count=dropped)
+    return dropped
+
+
+def _is_over(
+    put: Unfinished,
+    run: re.Match[str] | None,
+    owners: Mapping[str, ownership.Owner],
+    *,
+    now: float,
+) -> bool:
+    if put.began_at < now - UNFINISHED_AFTER:
+        return True
+    if run is None:
+        return False
+    owner = owners.get(run["job"])
+    return owner is None or int(run["epoch"]) < _present(owner)
 
 
 def _sweep_batch(engine: sa.Engine, storage: Storage, batch: Mapping[str, Sequence[str]]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice_core.adapters.storage.base import Stat, Storage
+from sluice_core.adapters.storage.base import Stat, Storage, Unfinished
 from sluice_core.adapters.storage.choose import open_storage
 
-__all__ = ["Stat", "Storage", "open_storage"]
+__all__ = ["Stat", "Storage", "Unfinished", "open_storage"]

@@ -19,6 +19,18 @@ class Stat:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What half a `put` left; or one that is under way."""
+
+    #: The key, or the folders that it begins with; empty when it can't be told.
+    key: str
+    #: Unix seconds.
+    began_at: float
+    #: The storage's own name for it.
+    handle: str
+
+
 class Storage(Protocol):
     """Keys are relative paths with `/`, made by `sluice_core.domain.paths` only.
 
@@ -53,11 +65,11 @@ class Storage(Protocol):
     def presigned(self, key: str, *, name: str, content_type: str, seconds: int) -> str | None:
         """An address from which a browser can fetch the file by itself; None: serve it."""
 
-    def abort_unfinished(self, *, before: float) -> int:
-        """Drop what half a `put` of a killed process left before (Unix seconds); returns how many.
+    def unfinished(self) -> Iterator[Unfinished]:
+        """What killed puts left, and puts under way: nobody can tell them apart here."""
 
-        A `put` under way must be younger.
-        """
+    def abort(self, unfinished: Unfinished) -> None:
+        """Drop what half a `put` left; one that is under way fails. Idempotent."""
 
     def free_bytes(self) -> int | None:
         """Space left; None when there is no such limit."""

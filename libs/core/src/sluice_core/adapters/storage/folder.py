@@ -11,13 +11,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sluice_core.adapters.ids import new_id
-from sluice_core.adapters.storage.base import Stat, key_parts
+from sluice_core.adapters.storage.base import Stat, Unfinished, key_parts
 from sluice_core.domain.errors import ConfigError, SluiceError
 
 _PIECE = 1024 * 1024
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 #: Beside the files, on the same filesystem, so that the last step is a rename.
 _INCOMING = ".incoming"
+#: Between the folders of a key, and before what makes an incoming file's name its own.
+_MARK = "~"
+#: Folders of a key that an incoming file's name tells: those that say whose it is.
+_TOLD = 3
+#: Bytes of a name that they may take.
+_TOLD_BYTES = 150
+#: One name for all: who is killed while it checks leaves no more than this.
+_PROBE = "probe"
 
 
 @contextmanager
@@ -47,7 +55,7 @@ class FolderStorage:
             target.parent.mkdir(parents=True, exist_ok=True)
             incoming = self._root / _INCOMING
             incoming.mkdir(exist_ok=True)
-            temporary = incoming / new_id()
+            temporary = incoming / _incoming_name(key)
             try:
                 _link_or_copy(path, temporary)
                 _sync(temporary)
@@ -122,17 +130,22 @@ class FolderStorage:
         del key, name, content_type, seconds
         return None
 
-    def abort_unfinished(self, *, before: float) -> int:
+    def unfinished(self) -> Iterator[Unfinished]:
         incoming = self._root / _INCOMING
-        dropped = 0
         with mapped():
-            for path in incoming.iterdir() if incoming.is_dir() else ():
+            for path in list(incoming.iterdir()) if incoming.is_dir() else ():
+                if path.name == _PROBE:
+                    continue
                 with suppress(FileNotFoundError):
                     # A link keeps the time of its content; the change of its name count is new.
-                    if path.stat().st_ctime < before:
-                        path.unlink()
-                        dropped += 1
-        return dropped
+                    began_at = path.stat().st_ctime
+                    yield Unfinished(_folders_of(path.name), began_at, path.name)
+        self._must_be_there()
+
+    def abort(self, unfinished: Unfinished) -> None:
+        [name] = key_parts(unfinished.handle)
+        with mapped():
+            (self._root / _INCOMING / name).unlink(missing_ok=True)
 
     def free_bytes(self) -> int | None:
         with mapped():
@@ -143,15 +156,29 @@ class FolderStorage:
             return folder.stat().st_dev == self._root.stat().st_dev
 
     def check(self) -> None:
-        probe = self._root / _INCOMING / new_id()
+        probe = self._root / _INCOMING / _PROBE
         try:
             probe.parent.mkdir(parents=True, exist_ok=True)
             probe.write_bytes(b"")
-            probe.unlink()
+            probe.unlink(missing_ok=True)
         except OSError as exc:
             raise ConfigError(
                 f"The storage folder {self._root} can't be written: {exc.strerror}."
             ) from exc
+
+
+def _incoming_name(key: str) -> str:
+    """A name that nobody else has, and that tells whose file it is where that fits."""
+    folders = key_parts(key)[:-1][:_TOLD]
+    told = _MARK.join(folders)
+    if any(_MARK in folder for folder in folders) or len(os.fsencode(told)) > _TOLD_BYTES:
+        told = ""
+    return f"{told}{_MARK}{new_id()}"
+
+
+def _folders_of(name: str) -> str:
+    """The folders that `_incoming_name` told, each with `/` behind it."""
+    return "".join(f"{folder}/" for folder in name.split(_MARK)[:-1] if folder)
 
 
 def _pieces(file: BinaryIO, start: int, length: int | None) -> Iterator[bytes]:

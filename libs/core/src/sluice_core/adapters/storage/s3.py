@@ -13,7 +13,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice_core.adapters.ids import new_id
-from sluice_core.adapters.storage.base import Stat, key_parts
+from sluice_core.adapters.storage.base import Stat, Unfinished, key_parts
 from sluice_core.adapters.storage.folder import mapped as disk_mapped
 from sluice_core.adapters.storage.s3_address import S3Address, make_client
 from sluice_core.domain.disposition import attachment
@@ -29,7 +29,7 @@ PART = 16 * 1024 * 1024
 _RESUMES = 3
 #: Left free on the scratch disk when a file is fetched to it.
 _HEADROOM = 64 * 1024 * 1024
-_MISSING = {"404", "NoSuchKey", "NotFound"}
+_MISSING = {"404", "NoSuchKey", "NotFound", "NoSuchUpload"}
 _PAST_END = {"416", "InvalidRange"}
 _FULL = {"507", "InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}
 _TRANSFER = TransferConfig(
@@ -215,32 +215,35 @@ class S3Storage:
     def free_bytes(self) -> int | None:
         return None
 
-    def abort_unfinished(self, *, before: float) -> int:
-        """Drop uploads that began before (Unix seconds) and were never completed.
-
-        Returns:
-            how many; a process that was killed can't abort its own.
-
-        """
-        dropped = 0
+    def unfinished(self) -> Iterator[Unfinished]:
+        """Uploads in parts that are not complete; a killed process can't abort its own."""
         with mapped():
             pages = self._client.get_paginator("list_multipart_uploads").paginate(
                 Bucket=self._bucket, Prefix=self._prefix
             )
             for upload in (u for page in pages for u in page.get("Uploads", ())):
-                if upload["Initiated"].timestamp() < before:
-                    self._client.abort_multipart_upload(
-                        Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
-                    )
-                    dropped += 1
-        return dropped
+                key = upload["Key"].removeprefix(self._prefix)
+                yield Unfinished(key, upload["Initiated"].timestamp(), upload["UploadId"])
+
+    def abort(self, unfinished: Unfinished) -> None:
+        with mapped():
+            try:
+                self._client.abort_multipart_upload(
+                    Bucket=self._bucket,
+                    Key=self._object(unfinished.key),
+                    UploadId=unfinished.handle,
+                )
+            except ClientError as exc:
+                if _code(exc) not in _MISSING:
+                    raise
 
     def shares_disk(self, folder: Path) -> bool:
         del folder
         return False
 
     def check(self) -> None:
-        probe = f"{self._prefix}.check/{new_id()}"
+        # One key for all: who is killed while it checks leaves no more than this.
+        probe = f"{self._prefix}.check"
         try:
             self._client.head_bucket(Bucket=self._bucket)
             self._client.put_object(Bucket=self._bucket, Key=probe, Body=b"")
