@@ -8,11 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import counters
+from sluice_core.adapters.db import counters, job_counts, steering
 from sluice_core.adapters.db import outbox as outbox_store
-from sluice_core.adapters.db.schema import attempts, dead_letters, jobs, outbox
+from sluice_core.adapters.db.schema import attempts, dead_letters, outbox
 from sluice_core.domain.lanes import Lane
-from sluice_core.domain.states import Status
 
 #: Seconds in which the writer of an outbox row publishes it by itself.
 HANDOVER = 2.0
@@ -74,6 +73,8 @@ def rows_by_queue(
         # A message that nobody could read is known by its actor alone.
         name = queue if "." in queue else f"{queue}.{Lane.DEFAULT.value}"
         add(name, dead=dead + found.get(name, NO_ROWS).dead)
+    for queue in steering.paused(connection):
+        add(queue, paused=True)
     return found
 
 
@@ -109,18 +110,10 @@ def _age(oldest: float | None, now: float) -> float | None:
 
 def summary(connection: sa.Connection, *, now: float) -> dict[str, Any]:
     """Jobs by state, what the outbox holds back, and dead letters."""
-    query = (
-        sa.select(jobs.c.status, sa.func.count())
-        .where(jobs.c.deleted_at.is_(None))
-        .group_by(jobs.c.status)
-    )
-    by_status = dict.fromkeys((s.value for s in Status), 0)
-    for status, count in connection.execute(query):
-        by_status[status] = count
     pending, lag = outbox_store.lag(connection, now)
     letters = connection.execute(sa.select(sa.func.count()).select_from(dead_letters)).scalar_one()
     return {
-        "jobs": by_status,
+        "jobs": {status.value: n for status, n in job_counts.read(connection).items()},
         "outbox_pending": pending,
         "outbox_lag_seconds": lag,
         "dead_letters": letters,
