@@ -52,9 +52,9 @@ check: $(STAMP) ## Format, lint, types, import contracts, lock file
 bench: $(STAMP) ## Print the benchmark table and write bench/results.json
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-chaos: $(STAMP) ## Break the running system for 6 minutes on each database, then count (SEED=, ARGS=)
-	@status=0; for database in sqlite postgresql; do \
-		$(BIN)/python -m tests.chaos --database $$database --seed $(SEED) $(ARGS) || status=1; \
+chaos: $(STAMP) ## Break the running system for 6 minutes on each set of stores, then count (SEED=, ARGS=)
+	@status=0; for stores in 'sqlite --storage folder' 'postgresql --storage s3'; do \
+		$(BIN)/python -m tests.chaos --database $$stores --seed $(SEED) $(ARGS) || status=1; \
 	done; exit $$status
 
 clean: ## Remove what the commands installed; data and downloads stay

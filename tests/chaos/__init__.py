@@ -5,6 +5,6 @@
 - `links`: what is asked of the sample site, and what each link deserves
 - `clients`: submit, repeat, cancel, retry, delete, all along
 - `faults`: what is broken, one every few seconds, from a seeded list
-- `stores`: the database and the Redis of the run, to break and to read
+- `stores`, `storages`: the database, Redis and storage of the run, to break and to read
 - `verdict`: what must be true in the end
 """

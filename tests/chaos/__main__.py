@@ -18,6 +18,7 @@ SHORT = {"jobs": 40, "minutes": 1.0, "kills": 1, "patience": 240.0}
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--storage", choices=("folder", "s3"), default="folder")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=6.0)
@@ -29,7 +30,15 @@ def main() -> int:
         parser.set_defaults(**SHORT)
     told = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    options = Options(told.database, told.seed, told.jobs, told.minutes, told.patience, told.kills)
+    options = Options(
+        database=told.database,
+        storage=told.storage,
+        seed=told.seed,
+        jobs=told.jobs,
+        minutes=told.minutes,
+        patience=told.patience,
+        kills=told.kills,
+    )
     # Short: a socket's path has to fit.
     folder = Path(tempfile.mkdtemp(prefix="sluice-chaos-"))
     fine = False

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 
 import psutil
@@ -18,7 +17,7 @@ import redis
 
 from sluice_testing.site import SampleSite
 from sluice_testing.system import PARTS, System
-from tests.chaos.exchange import exchange
+from tests.chaos.storages import Shelf
 from tests.chaos.stores import Database, Redis, Undo
 
 #: Seconds between two faults.
@@ -51,6 +50,7 @@ class Faults:
         system: System,
         site: SampleSite,
         database: Database,
+        shelf: Shelf,
         *,
         rng: Random,
         longest: float,
@@ -59,6 +59,7 @@ class Faults:
         self._system = system
         self._site = site
         self._database = database
+        self._shelf = shelf
         self._redis = Redis(system.data)
         self._rng = rng
         self._longest = longest
@@ -263,19 +264,9 @@ class Faults:
         return self._time_away(10.0), self._database.take_away()
 
     def refuse_storage(self) -> Made:
-        """A file stands where the folder was: nothing can be read or written there."""
         if self._is_away():
             return None
-        storage = self._system.data / "storage"
-        wall = Path(f"{storage}.away")
-        wall.write_bytes(b"")
-        exchange(storage, wall)
-
-        def give_back() -> None:
-            exchange(storage, wall)
-            wall.unlink()
-
-        return self._time_away(10.0), give_back
+        return self._time_away(10.0), self._shelf.take_away()
 
     def cut_connections(self) -> Made:
         self.kills += 1

@@ -14,7 +14,6 @@ import psutil
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.engine import open_engine
-from sluice_core.adapters.storage.folder import FolderStorage
 from sluice_core.domain.errors import StoreAwayError
 from sluice_testing.process import free_port
 from sluice_testing.site import SampleSite
@@ -22,7 +21,8 @@ from sluice_testing.system import System
 from tests.chaos import links
 from tests.chaos.clients import Clients, Order, orders
 from tests.chaos.faults import DRAIN, Faults
-from tests.chaos.points import Points
+from tests.chaos.points import NOT_IN_A_FOLDER, Points
+from tests.chaos.storages import Shelf, open_shelf
 from tests.chaos.stores import Database, Redis, open_database
 from tests.chaos.verdict import PIECE, Picture, Verdict
 
@@ -52,7 +52,10 @@ PEACE = 120.0
 class Options:
     """What to do."""
 
+    #: `sqlite` or `postgresql`.
     database: str
+    #: `folder` or `s3`.
+    storage: str
     seed: int
     jobs: int
     minutes: float
@@ -72,7 +75,13 @@ class Run:
     def __init__(self, options: Options, folder: Path, say: Callable[[str], None]) -> None:
         self._options = options
         self._data = folder / "data"
-        self._points = Points(folder / "hits", share=options.jobs / 200, least=options.kills)
+        self._shelf_folder = folder / "shelf"
+        self._points = Points(
+            folder / "hits",
+            share=options.jobs / 200,
+            least=options.kills,
+            without=NOT_IN_A_FOLDER if options.storage == "folder" else frozenset(),
+        )
         self._say = say
         self._fine = True
 
@@ -82,16 +91,17 @@ class Run:
         with (
             SampleSite(hosts=links.HOSTS) as site,
             open_database(self._options.database, self._data) as database,
+            open_shelf(self._options.storage, self._shelf_folder) as shelf,
         ):
             site.prepare()
             for path, rule in links.RULES.items():
                 site.control(path, **rule)
-            system = System(self._data, self._environment(site, database.url))
+            system = System(self._data, self._environment(site, database.url, shelf.url))
             system.start()
-            faults = self._faults(system, site, database)
+            faults = self._faults(system, site, database, shelf)
             engine = open_engine(database.url, patience=30.0)
             try:
-                self._break(system, site, faults, engine)
+                self._break(system, site, faults, engine, shelf)
             finally:
                 engine.dispose()
                 faults.seen.update(_family(system))
@@ -100,29 +110,33 @@ class Run:
             self._check("no process left", _alive(faults.seen))
         return self._fine
 
-    def _environment(self, site: SampleSite, url: str) -> dict[str, str]:
+    def _environment(self, site: SampleSite, database: str, storage: str) -> dict[str, str]:
         bases = [site.url("", host=number) for number in range(len(links.HOSTS))]
         return {
             **SETTINGS,
             "SLUICE_EGRESS_ALLOW": ",".join(base.removeprefix("http://") for base in bases),
-            "SLUICE_DATABASE_URL": url,
+            "SLUICE_DATABASE_URL": database,
+            "SLUICE_STORAGE_URL": storage,
             "SLUICE_HTTP_PORT": str(free_port()),
             "SLUICE_FAILPOINTS": self._points.rules,
             "SLUICE_FAILPOINTS_LOG": str(self._points.log),
         }
 
-    def _faults(self, system: System, site: SampleSite, database: Database) -> Faults:
+    def _faults(self, system: System, site: SampleSite, database: Database, shelf: Shelf) -> Faults:
         seconds = self._options.seconds
         return Faults(
             system,
             site,
             database,
+            shelf,
             rng=Random(f"faults {self._options.seed}"),
             longest=min(45.0, seconds / 4),
             outage=min(20.0, seconds / 6),
         )
 
-    def _break(self, system: System, site: SampleSite, faults: Faults, engine: sa.Engine) -> None:
+    def _break(
+        self, system: System, site: SampleSite, faults: Faults, engine: sa.Engine, shelf: Shelf
+    ) -> None:
         options = self._options
         rng = Random(f"links {options.seed}")
         wanted = links.plan(options.jobs, rng)
@@ -138,11 +152,11 @@ class Run:
             hits = self._points.silence()
             last, last_at = time.monotonic(), time.time()
             clients.finish()
-            picture = self._settle(engine, last)
+            picture = self._settle(engine, shelf, last)
         except BaseException:
             clients.abort()
             raise
-        self._check_all(picture, todo, site, faults)
+        self._check_all(picture, todo, site, faults, shelf)
         self._check("clients got right answers", clients.wrong)
         self._check(f"each failpoint killed {options.kills} times", self._missed(hits))
         self._tell(picture, clients, faults, hits)
@@ -154,27 +168,29 @@ class Run:
         now = self._points.hits() if hits is None else hits
         return self._points.missed(now)
 
-    def _settle(self, engine: sa.Engine, last: float) -> Picture:
+    def _settle(self, engine: sa.Engine, shelf: Shelf, last: float) -> Picture:
         """Wait until all is over: first the jobs, then what sweepers have to do."""
         picture = _until(engine, lambda p: not p.active(), last + self._options.patience)
         seconds = time.monotonic() - last
         self._say(f"{seconds:.0f} s after the last fault: {len(picture.active())} jobs active")
         scratch = self._data / "scratch"
-        return _until(
-            engine,
-            lambda p: (
-                not (p.outbox or any(scratch.iterdir()) or any(j["sweep_at"] for j in p.jobs))
-            ),
-            time.monotonic() + SWEEP,
-        )
+
+        def is_swept(picture: Picture) -> bool:
+            rows = picture.outbox or any(job["sweep_at"] for job in picture.jobs)
+            files = any(scratch.iterdir()) or any(shelf.storage.unfinished())
+            return not (rows or files or Redis(self._data).left())
+
+        return _until(engine, is_swept, time.monotonic() + SWEEP)
 
     def _check_all(
-        self, picture: Picture, todo: list[Order], site: SampleSite, faults: Faults
+        self,
+        picture: Picture,
+        todo: list[Order],
+        site: SampleSite,
+        faults: Faults,
+        shelf: Shelf,
     ) -> None:
-        # A put that was killed leaves what the daily sweep takes when it is a day old.
-        dropped = FolderStorage(self._data / "storage").abort_unfinished(before=time.time() + 1)
-        self._say(f"puts that were cut: {dropped}")
-        verdict = Verdict(picture, todo, site, self._data)
+        verdict = Verdict(picture, todo, site, shelf.storage, self._data / "scratch")
         self._check("jobs end as they deserve", verdict.states())
         self._check("nothing twice", verdict.doubles())
         self._check("files right, once", verdict.files())

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sluice_core.adapters.binaries import ffprobe_path
 from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.db.schema import artifacts, attempts, callbacks, jobs, outbox
+from sluice_core.adapters.storage import Storage
 from sluice_core.domain.states import ACTIVE
 from sluice_testing.site import SampleSite
 from tests.chaos.clients import GONE, Order
@@ -70,12 +71,20 @@ class Verdict:
     """Compares what is with what should be; each method yields one line per fault."""
 
     def __init__(
-        self, picture: Picture, todo: Sequence[Order], site: SampleSite, data: Path
+        self,
+        picture: Picture,
+        todo: Sequence[Order],
+        site: SampleSite,
+        storage: Storage,
+        scratch: Path,
     ) -> None:
         self._picture = picture
         self._todo = todo
         self._site = site
-        self._data = data
+        self._storage = storage
+        self._scratch = scratch
+        #: Not among those of runs, which workers sweep.
+        self._look = scratch.parent / "look"
         self._by_id = {job["id"]: job for job in picture.jobs}
         self._files: dict[str, Rows] = defaultdict(list)
         for row in picture.artifacts:
@@ -139,18 +148,19 @@ class Verdict:
 
     def files(self) -> Iterator[str]:
         """One artifact set per finished job, whole and right; nothing else in storage."""
-        root = self._data / "storage"
         keys = {row["key"] for row in self._picture.artifacts}
-        stored = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+        stored = {*self._storage.keys("work/"), *self._storage.keys("files/")}
         yield from (f"in storage without need: {key}" for key in sorted(stored - keys))
         yield from (f"not in storage: {key}" for key in sorted(keys - stored))
+        yield from (f"half put: {put.key} {put.handle}" for put in self._storage.unfinished())
         for job, link in self._singles():
             rows = self._files[job["id"]]
             if len(rows) != (job["status"] == "SUCCESS"):
                 yield f"{job['id']} is {job['status']} and has {len(rows)} files"
             for row in rows:
                 if row["key"] in stored:
-                    yield from self._file(job["id"], link, root / row["key"], row["sha256"])
+                    with self._storage.local(row["key"], self._look) as file:
+                        yield from self._file(job["id"], link, file, row["sha256"])
 
     def _file(self, job_id: str, link: Link, file: Path, told: str) -> Iterator[str]:
         with file.open("rb") as opened:
@@ -191,8 +201,7 @@ class Verdict:
             if row["job_id"] not in self._by_id:
                 yield f"run of a job that is gone: {row['job_id']}"
         yield from (f"in the outbox: {row['actor']} of {row['job_id']}" for row in picture.outbox)
-        scratch = self._data / "scratch"
-        yield from (f"in scratch: {path.name}" for path in sorted(scratch.iterdir()))
+        yield from (f"in scratch: {path.name}" for path in sorted(self._scratch.iterdir()))
 
     def refetched(self) -> tuple[int, list[str]]:
         """Bytes that the site sent beyond each file's size, and jobs that cost too many."""

