@@ -35,6 +35,8 @@ SETTINGS = {
     # So that drains end in handing back, and silent servers are noticed within the run.
     "SLUICE_DRAIN_GRACE": "1",
     "SLUICE_DOWNLOAD_STALL_TIMEOUT": "10",
+    # The site is slow on purpose; what then waits must not outlast the run.
+    "SLUICE_DOWNLOAD_CONCURRENCY": "8",
     # Workers also retire by themselves.
     "SLUICE_MAX_TASKS": "60",
     # What failed jobs leave for a retry by hand must be gone in the end.
@@ -42,8 +44,8 @@ SETTINGS = {
 }
 #: Part of the run in which jobs come in; the rest must do for what then waits.
 SUBMITTING = 0.6
-#: Seconds that sweepers get after the last job has ended.
-SWEEP = 60.0
+#: Seconds that sweepers get after the last job has ended; locks of the killed last a minute.
+SWEEP = 90.0
 #: Seconds that failpoints get at least which were not met yet when all else is over.
 PEACE = 120.0
 
@@ -257,5 +259,16 @@ def _family(system: System) -> list[psutil.Process]:
 
 
 def _alive(seen: set[psutil.Process]) -> list[str]:
-    _, alive = psutil.wait_procs(list(seen), timeout=10)
-    return [f"process {process.pid} {process.name()}" for process in alive]
+    deadline = time.monotonic() + 10.0
+    while (
+        alive := [process for process in seen if _runs(process)]
+    ) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [f"process {process.pid}" for process in alive]
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
