@@ -16,7 +16,7 @@ from dramatiq.message import Message
 from sluice_core.adapters.redis import call
 from sluice_core.domain.explain import Sight
 from sluice_core.runtime.broker.names import ALL_QUEUES, NAMESPACE, fair_key
-from sluice_core.runtime.broker.scripts import Scripts
+from sluice_core.runtime.broker.scripts import Pausing, Scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -175,6 +175,18 @@ class SluiceBroker(dramatiq.Broker):
     def remove(self, queue: str, message_id: str) -> bool:
         """Take a waiting message away; False when it does not wait (any more)."""
         return self.scripts.remove(queue, message_id)
+
+    def pause(self, queue: str) -> None:
+        """Hand out nothing of a queue from now on; the database must say so too."""
+        self.scripts.pause(Pausing.PAUSE, [queue])
+
+    def resume(self, queue: str) -> None:
+        """Hand out again, and wake who waits for it."""
+        self.scripts.pause(Pausing.RESUME, [queue])
+
+    def set_paused(self, queues: Iterable[str]) -> None:
+        """Make these all that are paused, after Redis was emptied or missed a change."""
+        self.scripts.pause(Pausing.SET, list(queues))
 
     def requeue_dead(
         self, max_age: float = DEAD_AFTER, *, queues: Sequence[str] = ALL_QUEUES

@@ -19,7 +19,7 @@ from sluice_core.runtime.broker.names import private_wake_key, wake_key
 from sluice_core.runtime.broker.scripts import Settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from queue import PriorityQueue
 
     import redis
@@ -62,6 +62,9 @@ class _Lanes:
             queues=tuple((queue_name(actor, lane), lane in RESERVED_FROM) for lane in lanes),
         )
 
+    def without(self, queues: Collection[str]) -> _Lanes:
+        return _Lanes(self.turns, tuple(lane for lane in self.queues if lane[0] not in queues))
+
     def wake_keys(self, worker_id: str, *, reserved: bool) -> list[str]:
         wanted = [queue for queue, is_reserved in self.queues if reserved or not is_reserved]
         return [private_wake_key(worker_id), *map(wake_key, wanted)]
@@ -74,6 +77,7 @@ class Consumer(Thread):
         waker: client of its own, as it blocks; its socket timeout must exceed `BLOCK_SECONDS`.
         fetching: held during each fetch, so that the keeper never mistakes a message under way
             for a lost one.
+        paused: queues that are known to be paused; the server knows too, unless it was emptied.
         on_dead_letter: called with the raw message and a reason for what can't be delivered.
 
     """
@@ -90,6 +94,7 @@ class Consumer(Thread):
         settler: Settler,
         work_queue: PriorityQueue[_WorkQueueItem],
         fetching: Lock,
+        paused: Callable[[], frozenset[str]],
         on_dead_letter: Callable[[bytes, str], None],
         rules: FetchRules,
     ) -> None:
@@ -103,6 +108,7 @@ class Consumer(Thread):
         self._settler = settler
         self._work_queue = work_queue
         self._fetching = fetching
+        self._paused = paused
         self._on_dead_letter = on_dead_letter
         self._rules = rules
         self._stopping = Event()
@@ -153,7 +159,7 @@ class Consumer(Thread):
                 starve_ms=round(self._rules.starve_after * 1000),
                 starve_every=self._rules.starve_every,
                 turns=self._lanes.turns,
-                lanes=self._lanes.queues,
+                lanes=self._open_lanes().queues,
             )
             for queue, message_id, _, _ in rows:
                 self._slots.hold(message_id, reserved=queue in self._reserved)
@@ -167,13 +173,17 @@ class Consumer(Thread):
         try:
             with call():
                 token = self._waker.blpop(
-                    self._lanes.wake_keys(self._worker_id, reserved=reserved),
+                    self._open_lanes().wake_keys(self._worker_id, reserved=reserved),
                     timeout=BLOCK_SECONDS,
                 )
         finally:
             self._slots.unblock()
         if token and self._slots.is_paused():
             self._pass_on(token[0])
+
+    def _open_lanes(self) -> _Lanes:
+        paused = self._paused()
+        return self._lanes.without(paused) if paused else self._lanes
 
     def _pass_on(self, key: bytes | str) -> None:
         """A token that came while paused belongs to another worker."""

@@ -41,6 +41,7 @@ class Keeper(Thread):
     Args:
         pause_reason: says why nothing may be fetched now, or None; called every second, and must
             neither block nor raise.
+        paused: queues known to be paused; a change ends a wait that was begun without it.
 
     """
 
@@ -53,6 +54,7 @@ class Keeper(Thread):
         slots: Slots,
         fetching: Lock,
         pause_reason: Callable[[], str | None],
+        paused: Callable[[], frozenset[str]],
     ) -> None:
         super().__init__(name="keeper", daemon=True)
         self._scripts = scripts
@@ -61,6 +63,8 @@ class Keeper(Thread):
         self._slots = slots
         self._fetching = fetching
         self._pause_reason = pause_reason
+        self._paused = paused
+        self._seen_paused: frozenset[str] = frozenset()
         self._stopping = Event()
         self._last_look = time.monotonic()
         self._last_beat: float | None = None
@@ -96,6 +100,7 @@ class Keeper(Thread):
     def _look(self) -> None:
         self._pause_if_asked()
         try:
+            self._nudge_if_changed()
             self._beat()
             self._reconcile()
         except BrokerAwayError as exc:
@@ -112,6 +117,12 @@ class Keeper(Thread):
                 log.info("consumer_resumed")
         elif self._slots.pause(_PAUSE):
             log.warning("consumer_paused", reason=reason)
+
+    def _nudge_if_changed(self) -> None:
+        paused = self._paused()
+        if paused != self._seen_paused:
+            self._scripts.nudge(self._worker_id)
+            self._seen_paused = paused
 
     def _beat(self) -> None:
         if time.monotonic() >= self._next_beat:

@@ -28,6 +28,7 @@ _NAMES = (
     "place",
     "remove",
     "sight",
+    "pause",
 )
 
 
@@ -40,6 +41,15 @@ class Settle(StrEnum):
     FRONT = "front"
     #: It goes behind all that wait: it was tried.
     BACK = "back"
+
+
+class Pausing(StrEnum):
+    """What becomes of queues."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    #: These and no others are paused.
+    SET = "set"
 
 
 class Scripts:
@@ -127,6 +137,10 @@ class Scripts:
         """(place, how many come first or -1, times handed out, holder or "") per (queue, id)."""
         rows = self._run("sight", [part for entry in entries for part in entry])
         return [(p.decode(), before, tries, holder.decode()) for p, before, tries, holder in rows]
+
+    def pause(self, what: Pausing, queues: Sequence[str]) -> None:
+        """Change what is handed out; running work goes on."""
+        self._run("pause", [what.value, *queues])
 
     def remove(self, queue: str, message_id: str) -> bool:
         """Take a waiting message away; False when it does not wait."""

@@ -66,6 +66,7 @@ class StageWorker:
             raises, the message comes again.
         lanes: highest first.
         pause_reason: says why nothing may be fetched now (e.g. the database is away), or None.
+        paused: queues of which nothing is to be fetched; must neither block nor raise.
         drain_event: set when the runs are to hand back; the same that runs were given.
         worker_id: unique per start of a process.
         requeue_pause: seconds until a message whose run raised is queued again.
@@ -82,6 +83,7 @@ class StageWorker:
         on_dead_letter: Callable[[bytes, str], None],
         lanes: Sequence[Lane] = LANES,
         pause_reason: Callable[[], str | None] = lambda: None,
+        paused: Callable[[], frozenset[str]] = frozenset,
         drain_event: Event | None = None,
         worker_id: str | None = None,
         rules: FetchRules | None = None,
@@ -106,6 +108,7 @@ class StageWorker:
             settler=self._settler,
             work_queue=self._work_queue,
             fetching=fetching,
+            paused=paused,
             on_dead_letter=on_dead_letter,
             rules=rules or FetchRules(),
         )
@@ -116,6 +119,7 @@ class StageWorker:
             slots=self._slots,
             fetching=fetching,
             pause_reason=pause_reason,
+            paused=paused,
         )
         outcomes = Outcomes(slots=self._slots, settler=self._settler, pause=requeue_pause)
         self.threads = [self._thread(broker, outcomes) for _ in range(threads)]

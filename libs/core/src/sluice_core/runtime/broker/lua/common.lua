@@ -10,6 +10,7 @@
 --   <ns>:__wake__.<queue>             list of tokens; idle workers block on it
 --   <ns>:__wake__.@<worker>           the same for one worker alone
 --   <ns>:__turns__.<actor>            slots given since a starved lane got one
+--   <ns>:__paused__                   set of queues of which nothing is handed out
 --
 -- Only in queues whose messages have an owner; these are handed out in turn, owner by owner:
 --   <ns>:<queue>.owners               hash id -> owner
@@ -24,6 +25,7 @@ local WAKE_CAP = 64
 local PRIVATE_TTL = 60
 
 local heartbeats = ns .. ":__heartbeats__"
+local paused = ns .. ":__paused__"
 local function list(queue) return ns .. ":" .. queue end
 local function msgs(queue) return ns .. ":" .. queue .. ".msgs" end
 local function since(queue) return ns .. ":" .. queue .. ".since" end

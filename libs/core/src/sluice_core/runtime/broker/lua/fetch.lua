@@ -12,9 +12,17 @@ local now = now_ms()
 redis.call("ZADD", heartbeats, now, worker)
 redis.call("DEL", wake_key("@" .. worker))
 
+local is_paused = {}
+for _, queue in ipairs(redis.call("SMEMBERS", paused)) do is_paused[queue] = true end
+
 local lanes = {}
 for i = 7, #ARGV, 2 do
-  lanes[#lanes + 1] = { queue = ARGV[i], reserved = ARGV[i + 1] == "1" }
+  if is_paused[ARGV[i]] then
+    -- Or idle workers would wake each other over what nobody may take.
+    redis.call("DEL", wake_key(ARGV[i]))
+  else
+    lanes[#lanes + 1] = { queue = ARGV[i], reserved = ARGV[i + 1] == "1" }
+  end
 end
 
 -- The next id of a lane; ids whose message was removed are dropped on the way.

@@ -1,0 +1,73 @@
+"""Paused queues: nothing is handed out, whoever knows of the pause, and no longer than it lasts."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+QUEUE = "parse.default"
+LANES = ((QUEUE, False), ("parse.low", True))
+
+
+@pytest.fixture
+def fetch(rig):
+    def fetch():
+        rows = rig.broker.scripts.fetch(
+            "w", idle=9, room=9, starve_ms=60_000, starve_every=10, turns="parse", lanes=LANES
+        )
+        return [row[1] for row in rows]
+
+    return fetch
+
+
+def test_nothing_of_a_paused_queue_is_handed_out_until_it_is_resumed(rig, fetch):
+    rig.broker.pause(QUEUE)
+    rig.broker.pause(QUEUE)
+    rig.publish("d1", "d2")
+    rig.publish("l1", lane="low")
+    assert fetch() == ["l1"]
+    assert fetch() == []
+    # Nobody is woken for what nobody may take.
+    assert not rig.client.exists(f"dramatiq:__wake__.{QUEUE}")
+    rig.broker.resume(QUEUE)
+    assert rig.client.llen(f"dramatiq:__wake__.{QUEUE}") == 1
+    assert fetch() == ["d1", "d2"]
+
+
+def test_what_is_paused_can_be_set_at_once(rig, fetch):
+    rig.publish("d1")
+    rig.publish("l1", lane="low")
+    rig.broker.pause(QUEUE)
+    rig.broker.set_paused(["parse.low"])
+    assert fetch() == ["d1"]
+    rig.broker.set_paused([])
+    assert fetch() == ["l1"]
+
+
+def test_an_idle_worker_takes_what_waits_as_soon_as_the_queue_is_resumed(rig, gate, wait_for):
+    gate.open.set()
+    rig.worker(gate)
+    rig.broker.pause(QUEUE)
+    rig.publish("d1")
+    rig.publish("l1", lane="low")
+    wait_for(lambda: gate.ended == ["l1"])
+    begun = time.monotonic()
+    rig.broker.resume(QUEUE)
+    wait_for(lambda: gate.ended == ["l1", "d1"])
+    # Well below the five seconds after which it would have looked by itself.
+    assert time.monotonic() - begun < 3
+
+
+def test_a_worker_that_knows_of_the_pause_takes_nothing_of_an_emptied_redis(rig, gate, wait_for):
+    gate.open.set()
+    paused = {QUEUE}
+    rig.worker(gate, paused=lambda: frozenset(paused))
+    rig.publish("d1", "d2")
+    rig.publish("l1", lane="low")
+    wait_for(lambda: gate.ended == ["l1"])
+    # It waits at the server for other lanes now; the end of the pause ends that wait too.
+    paused.clear()
+    begun = time.monotonic()
+    wait_for(lambda: gate.ended == ["l1", "d1", "d2"])
+    assert time.monotonic() - begun < 4
