@@ -24,7 +24,7 @@ from pydantic import (
 
 from sluice_core.domain.egress import is_loopback
 from sluice_core.domain.errors import ConfigError
-from sluice_core.domain.lanes import Actor
+from sluice_core.domain.lanes import LANES, Actor, Lane
 
 PREFIX = "SLUICE_"
 #: Names whose values are secret as a whole.
@@ -160,6 +160,8 @@ class LogSettings(_Group):
     #: `json` or `console`; None: console on a terminal.
     log_format: Literal["json", "console"] | None = None
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    #: Name of the pod that this process is in; empty: the machine's name.
+    pod_name: str = Field("", max_length=80)
     #: Fault injection for tests: `name=action,…`; see `sluice_core.runtime.failpoints`.
     failpoints: str = ""
     #: File to which each reached failpoint appends its name.
@@ -171,6 +173,8 @@ class StageSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    #: Lanes that a worker takes from, comma-separated; empty: all of them.
+    lanes: str = ""
     #: Runs at once in one process.
     concurrency: int = Field(ge=1, le=256)
     #: Counted tries before a job fails.
@@ -191,6 +195,20 @@ class StageSettings(BaseModel):
     max_tasks: int = Field(default=0, ge=0)
     #: Resident memory of the worker itself, MiB, above which it retires likewise; 0 is never.
     max_memory_mib: int = Field(default=0, ge=0)
+
+    @property
+    def taken_lanes(self) -> tuple[Lane, ...]:
+        """Lanes that a worker takes from, highest first."""
+        named = {part.strip() for part in self.lanes.split(",") if part.strip()}
+        return tuple(lane for lane in LANES if not named or lane.value in named)
+
+    @field_validator("lanes")
+    @classmethod
+    def _known_lanes(cls, value: str) -> str:
+        unknown = {part.strip() for part in value.split(",") if part.strip()} - set(LANES)
+        if unknown:
+            raise ValueError(f"there is no lane '{min(unknown)}'; there are {', '.join(LANES)}")
+        return value
 
     @model_validator(mode="after")
     def _soft_before_hard(self) -> Self:

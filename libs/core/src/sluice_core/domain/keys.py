@@ -24,6 +24,11 @@ def worker(worker_id: str) -> str:
     return f"{PREFIX}worker:{worker_id}"
 
 
+def standby(pod: str) -> str:
+    """The mark of a pod whose worker is to take nothing new; expires by itself."""
+    return f"{PREFIX}standby:{pod}"
+
+
 def host_slots(host: str) -> str:
     """Who holds a connection slot to one remote host, as a sorted set by expiry."""
     return f"{PREFIX}host:{host}"

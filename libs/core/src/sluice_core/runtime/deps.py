@@ -23,7 +23,8 @@ from sluice_core.adapters.settings import Settings, StageSettings
 from sluice_core.adapters.storage import Storage, open_storage
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
 from sluice_core.domain.keys import worker as worker_key
-from sluice_core.domain.lanes import Actor
+from sluice_core.domain.lanes import STAGES, Actor
+from sluice_core.domain.standby import worker_id as name_worker
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.broker.middleware.idempotency import IdempotencyLock
 from sluice_core.runtime.broker.middleware.log_context import LogContext
@@ -32,7 +33,8 @@ from sluice_core.runtime.broker.middleware.time_limit import final_guard
 from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.hosts import HostGate
 from sluice_core.runtime.locks import RunLocks
-from sluice_core.runtime.running import Running
+from sluice_core.runtime.running import BEAT_EVERY, Running
+from sluice_core.runtime.standby import StandbyWatch
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +42,8 @@ log = structlog.get_logger(__name__)
 START_PATIENCE = 30.0
 #: Seconds after which what a worker said of itself is forgotten.
 PRESENCE_TTL = 15
+#: Seconds between two signs of a worker on standby: whoever marked it waits for it.
+STANDBY_BEAT = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,7 @@ class StageDeps:
     #: Client of the `sluice:` keys.
     signals: redis_library.Redis
     running: Running
+    standby: StandbyWatch
     locks: RunLocks
     hosts: HostGate
     failpoints: Failpoints
@@ -113,7 +118,8 @@ def make_deps(
     drain = Event()
     broker_client = redis.connect_broker(url)
     stack.callback(broker_client.close)
-    worker_id = f"{socket.gethostname()}-{stage.value}-{os.getpid()}-{new_id()[-6:]}"
+    pod = loaded.log.pod_name or socket.gethostname()
+    worker_id = name_worker(pod, stage.value, os.getpid(), new_id()[-6:])
     locks = RunLocks(signals, stage)
     rng = random.Random()  # noqa: S311  # jitter is no secret
     hosts = HostGate(signals, limit=loaded.egress.host_concurrency, rng=rng)
@@ -129,13 +135,19 @@ def make_deps(
         ],
     )
     presence = _Presence(signals, stage, worker_id)
+    standby = StandbyWatch(signals, pod)
 
     def tell_redis() -> None:
-        presence.show(running.jobs())
+        if stage in STAGES:
+            standby.look()
+        presence.show(running.jobs(), standby=standby.confirmed())
         locks.renew(running.jobs())
         hosts.renew()
 
-    running = Running(engine, on_beat=tell_redis)
+    def tell_every() -> float:
+        return STANDBY_BEAT if standby.reason() else BEAT_EVERY
+
+    running = Running(engine, on_beat=tell_redis, beat_every=tell_every)
     return StageDeps(
         stage=stage,
         settings=loaded,
@@ -144,6 +156,7 @@ def make_deps(
         broker=broker,
         signals=signals,
         running=running,
+        standby=standby,
         locks=locks,
         hosts=hosts,
         failpoints=Failpoints(loaded.log.failpoints, loaded.log.failpoints_log),
@@ -200,7 +213,7 @@ class _Presence:
     worker_id: str
     since: float = 0.0
 
-    def show(self, jobs: list[tuple[str, int]]) -> None:
+    def show(self, jobs: list[tuple[str, int]], *, standby: str) -> None:
         self.since = self.since or time.time()
         key = worker_key(self.worker_id)
         try:
@@ -213,6 +226,7 @@ class _Presence:
                         "since": self.since,
                         "pid": os.getpid(),
                         "jobs": " ".join(job_id for job_id, _ in jobs),
+                        "standby": standby,
                     },
                 )
                 pipe.expire(key, PRESENCE_TTL)

@@ -46,13 +46,21 @@ class Running:
 
     Args:
         engine: the database.
-        on_beat: what else is to be told every 3 s; may raise `BrokerAwayError`.
+        on_beat: what else is to be told; may raise `BrokerAwayError`.
+        beat_every: seconds until it is told again.
 
     """
 
-    def __init__(self, engine: sa.Engine, *, on_beat: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        on_beat: Callable[[], None] = lambda: None,
+        beat_every: Callable[[], float] = lambda: BEAT_EVERY,
+    ) -> None:
         self._engine = engine
         self._on_beat = on_beat
+        self._beat_every = beat_every
         self._lock = Lock()
         self._runs: dict[str, _Entry] = {}
         self._reasons: dict[str, str] = {}
@@ -160,7 +168,7 @@ class Running:
                 log.debug("signals_lost", error=str(exc))
             except Exception:
                 log.exception("signals_failed")
-            self._stopping.wait(BEAT_EVERY)
+            self._stopping.wait(self._beat_every())
 
     def _pause(self) -> None:
         if self._runs or self._away_since is not None:

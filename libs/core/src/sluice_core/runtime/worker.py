@@ -17,7 +17,7 @@ from sluice_core.adapters import logs, settings
 from sluice_core.adapters.db import dead_letters, engine
 from sluice_core.adapters.db.claims import Message
 from sluice_core.adapters.settings import Settings
-from sluice_core.domain.errors import ConfigError, StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime import alone, scratch
 from sluice_core.runtime.broker import StageWorker, declare_actor
@@ -86,6 +86,7 @@ def serve(
         handler = stack.enter_context(open_handler(deps))
         recycle = Recycle.of(deps.limits, wake=signals.wake)
         worker = stage_worker(deps, handler, recycle)
+        _look_for_a_mark(deps)
         worker.start()
         deps.running.start()
         log.info("worker_ready", stage=stage.value, worker=deps.worker_id)
@@ -129,6 +130,14 @@ def serve_alone(
         return alone.EXIT_STORE_AWAY if isinstance(failure[0], StoreAwayError) else EXIT_UNHEALTHY
 
 
+def _look_for_a_mark(deps: StageDeps) -> None:
+    """A worker that is to go again soon begins nothing."""
+    try:
+        deps.standby.look()
+    except BrokerAwayError as exc:
+        log.debug("standby_unknown", reason=str(exc))
+
+
 def stage_worker(deps: StageDeps, handler: Handler, recycle: Recycle | None = None) -> StageWorker:
     """A worker whose actor runs the stage, not yet started."""
     if recycle is not None:
@@ -154,16 +163,19 @@ def stage_worker(deps: StageDeps, handler: Handler, recycle: Recycle | None = No
         )
 
     declare_actor(deps.broker, deps.stage, actor)
-    return StageWorker(
+    worker = StageWorker(
         deps.broker,
         deps.stage,
         threads=deps.limits.concurrency,
         waker=open_waker(deps),
         on_dead_letter=lambda raw, reason: keep_letter(deps, raw, reason),
-        pause_reason=deps.running.store_away,
+        lanes=deps.limits.taken_lanes,
+        pause_reason=lambda: deps.running.store_away() or deps.standby.reason(),
         drain_event=deps.drain,
         worker_id=deps.worker_id,
     )
+    deps.standby.watch(worker.is_quiet)
+    return worker
 
 
 def keep_letter(deps: StageDeps, raw: bytes, reason: str) -> None:

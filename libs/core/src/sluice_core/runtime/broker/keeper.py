@@ -98,7 +98,7 @@ class Keeper(Thread):
             log.critical("keeper_died", exc_info=exc)
 
     def _look(self) -> None:
-        self._pause_if_asked()
+        self.pause_if_asked()
         try:
             self._nudge_if_changed()
             self._beat()
@@ -110,7 +110,8 @@ class Keeper(Thread):
         else:
             self._away = False
 
-    def _pause_if_asked(self) -> None:
+    def pause_if_asked(self) -> None:
+        """Fetch, or do not, as `pause_reason` says now."""
         reason = self._pause_reason()
         if reason is None:
             if self._slots.resume(_PAUSE):

@@ -126,6 +126,7 @@ class StageWorker:
 
     def start(self) -> None:
         """Begin to take messages; returns at once."""
+        self._keeper.pause_if_asked()
         self.broker.emit_after("process_boot")
         self.broker.emit_before("worker_boot", self)
         for thread in (*self.threads, self._settler, self._keeper, self._consumer):
@@ -136,6 +137,16 @@ class StageWorker:
     def running(self) -> frozenset[str]:
         """Ids of the messages that take a slot now."""
         return self._slots.held()
+
+    def is_quiet(self) -> bool:
+        """Whether nothing runs, and nothing will before the pause ends."""
+        if not self._slots.is_paused() or not self._fetching.acquire(blocking=False):
+            return False
+        try:
+            # No fetch is under way, and the next one sees the pause first.
+            return self._slots.is_paused() and not self._slots.held()
+        finally:
+            self._fetching.release()
 
     @property
     def last_beat_age(self) -> float | None:
