@@ -13,8 +13,9 @@ from sluice_core.adapters.db import outbox as outbox_store
 from sluice_core.adapters.db.schema import attempts, dead_letters, outbox
 from sluice_core.domain.lanes import Lane
 
-#: Seconds in which the writer of an outbox row publishes it by itself.
-HANDOVER = 2.0
+#: Seconds in which an outbox row is published by its writer, and then published again and marked by
+#: the relay. Until then it may well be in Redis unmarked, and would count twice.
+HANDOVER = 4.0
 
 
 #: Seconds after which a published message must have arrived in Redis.
