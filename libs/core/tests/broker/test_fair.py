@@ -111,9 +111,9 @@ def test_two_busy_workers_a_full_low_lane_and_a_second_submitter(rig, gate, wait
     gate.open.set()
     wait_for(lambda: len(gate.ended) == 46)
     order = gate.started[2:]
-    assert sorted(order[:4]) == ["c", "d", "e", "h"]
+    # Two threads note their beginnings: one place of tolerance.
+    assert {"c", "d", "e", "h"} <= set(order[:5])
     assert order.index("c") < order.index("d")
     bulk = [name for name in order if name[0] in "ab"]
-    # Two threads note their beginnings: one place of tolerance.
     assert {"b0", "b1"} <= set(bulk[:5])
     assert order.index(bulk[0]) >= 4 + 28 - 4
