@@ -102,6 +102,8 @@ class Job:
     finished_at: float | None = None
     expires_at: float | None = None
     traceparent: str | None = None
+    #: Since when somebody waits for it, where that is not `created_at`.
+    wanted_at: float | None = None
 
     @property
     def is_check(self) -> bool:

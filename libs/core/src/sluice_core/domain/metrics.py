@@ -86,7 +86,7 @@ _QUEUES = tuple(queue for actor in Actor for queue in queues_of(actor))
 _STAGES = tuple(stage.value for stage in STAGES)
 _ACTORS = tuple(actor.value for actor in Actor)
 _ENDS = tuple(s.value for s in (Status.SUCCESS, Status.PARTIAL, Status.FAILED, Status.CANCELED))
-_OUTCOMES = ("ok", "failed", "retry", "handed_back", "lost", "canceled")
+_OUTCOMES = ("ok", "failed", "retry", "handed_back", "lost", "child_lost", "canceled")
 _CODES = tuple(CODES)
 _CLASSES = tuple(c.value for c in ErrorClass)
 _PRESET = "a preset's name"
@@ -137,7 +137,7 @@ _ALL = (
            {}),
     Metric("slo_jobs_total", _C, _I,
            "Jobs under the promise: `kept` when they ended in SUCCESS, PARTIAL, or FAILED for a"
-           " reason of their own within SLO_SECONDS, else `broken`. Canceled ones do not count.",
+           " reason of their own within 30 minutes, else `broken`. Canceled ones do not count.",
            {"promise": ("kept", "broken")}),
     # -- stages --------------------------------------------------------------------------------
     Metric("stage_duration_seconds", _H, _I, "One run of a stage, from claim to end.",

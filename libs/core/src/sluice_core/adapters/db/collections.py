@@ -9,7 +9,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import claims, details, ordering, outbox, runs, subscriptions
+from sluice_core.adapters.db import (
+    claims,
+    details,
+    ordering,
+    outbox,
+    runs,
+    subscriptions,
+    tallies,
+)
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.rows import error_columns, next_version, to_job
 from sluice_core.adapters.db.schema import jobs
@@ -17,6 +25,7 @@ from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.domain.job import ChildCounts, Job, JobError, Request
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.domain.states import ACTIVE, Status, WaitingFor
+from sluice_core.domain.tallies import of_job
 
 
 def add_children(
@@ -112,6 +121,7 @@ def settle(
         .returning(jobs)
     ).one()
     job = to_job(ended)
+    tallies.note(connection, of_job(job))
     if job.is_check:
         subscriptions.checked(connection, job.schedule_id or "")
     ordering.ask_to_settle(connection, job, now=now)

@@ -85,6 +85,7 @@ def _row_of(job: NewJob, now: float) -> dict[str, Any]:
         "stage": Actor.PARSE.value,
         "waiting_for": (WaitingFor.TIME if waits else WaitingFor.WORKER).value,
         "traceparent": job.traceparent,
+        "wanted_at": request.not_before if waits else None,
         "created_at": now,
         "updated_at": now,
     }

@@ -7,11 +7,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, ordering, outbox, runs
+from sluice_core.adapters.db import dead_letters, ordering, outbox, runs, tallies
+from sluice_core.adapters.db.claims import Claim
 from sluice_core.adapters.db.rows import error_columns, next_version, to_job
 from sluice_core.adapters.db.schema import attempts, jobs
+from sluice_core.domain.errors import CODES
 from sluice_core.domain.job import Job, JobError
 from sluice_core.domain.states import ACTIVE, Status, WaitingFor
+from sluice_core.domain.tallies import of_job
 
 _ACTIVE = [s.value for s in ACTIVE]
 
@@ -94,15 +97,66 @@ def declare_lost(
     ).first()
     if row is None:
         return None
-    job = to_job(row)
+    return _go_on(
+        connection, to_job(row), lost.queue, max_losses=max_losses, sweep_at=sweep_at, now=now
+    )
+
+
+def lose_child(
+    connection: sa.Connection,
+    run: Claim,
+    reason: str,
+    *,
+    max_losses: int,
+    sweep_at: float,
+    now: float,
+) -> tuple[Job, list[outbox.OutboxRow]]:
+    """Somebody else ended the media child of a run whose worker lives: a loss all the same.
+
+    Raises:
+        StaleRunError: another run owns the job by now.
+
+    """
+    lost = connection.execute(
+        sa.select(attempts.c.progressed, attempts.c.queue).where(attempts.c.id == run.attempt_id)
+    ).one()
+    job = runs.end_run(
+        connection,
+        run,
+        {
+            "waiting_for": WaitingFor.WORKER.value,
+            "tries": jobs.c.tries - 1,
+            "losses": jobs.c.losses + (0 if lost.progressed else 1),
+            "bytes_per_second": None,
+            "eta_seconds": None,
+        },
+        outcome="child_lost",
+        error=JobError("worker_lost", CODES["worker_lost"].error_class.value, reason),
+        now=now,
+    )
+    return _go_on(connection, job, lost.queue, max_losses=max_losses, sweep_at=sweep_at, now=now)
+
+
+def _go_on(
+    connection: sa.Connection,
+    job: Job,
+    queue: str,
+    *,
+    max_losses: int,
+    sweep_at: float,
+    now: float,
+) -> tuple[Job, list[outbox.OutboxRow]]:
+    """Order the job anew after a loss, or put it aside."""
     if job.losses < max_losses:
         return job, [ordering.order(connection, job, now=now)]
-    message = f"the job took {job.losses} workers down without getting anywhere"
+    message = f"{job.losses} runs were lost with their worker or child and got nowhere"
     job = runs.fenced(
         connection,
         job,
         {
-            **error_columns(JobError("worker_lost", "manual", message)),
+            **error_columns(
+                JobError("worker_lost", CODES["worker_lost"].error_class.value, message)
+            ),
             "status": Status.FAILED.value,
             "waiting_for": None,
             "finished_at": now,
@@ -111,9 +165,10 @@ def declare_lost(
         },
         now,
     )
+    tallies.note(connection, of_job(job))
     dead_letters.add(
         connection,
-        queue=lost.queue,
+        queue=queue,
         job_id=job.id,
         reason=f"worker_lost: {message}",
         payload="",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, ordering, outbox
+from sluice_core.adapters.db import dead_letters, ordering, outbox, tallies
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
 from sluice_core.adapters.db.schema import attempts, jobs
 from sluice_core.adapters.db.schema import outbox as outbox_table
@@ -14,6 +15,7 @@ from sluice_core.domain.errors import CODES
 from sluice_core.domain.job import Job, JobError, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import ACTIVE, RETRYABLE, RUNNING_STATE, Status, WaitingFor
+from sluice_core.domain.tallies import canceled, of_run
 
 _ACTIVE = [s.value for s in ACTIVE]
 _VISIBLE = jobs.c.deleted_at.is_(None)
@@ -30,7 +32,7 @@ def cancel(connection: sa.Connection, job_id: str, *, now: float) -> Job | None:
     own = sa.select(jobs.c.id).where(jobs.c.id == job_id, jobs.c.status.in_(_ACTIVE), _VISIBLE)
     if connection.execute(own.with_for_update()).first() is None:
         return None
-    connection.execute(
+    ended = connection.execute(
         sa.update(jobs)
         .where(family, jobs.c.status.in_(_ACTIVE))
         .values(
@@ -48,7 +50,10 @@ def cancel(connection: sa.Connection, job_id: str, *, now: float) -> Job | None:
             **progress_columns(Progress()),
             **next_version(),
         )
+        .returning(jobs.c.preset)
     )
+    presets = Counter(row.preset for row in ended)
+    tallies.note(connection, [canceled(preset, n) for preset, n in presets.items()])
     _drop_runs(connection, sa.select(jobs.c.id).where(family), now=now)
     job = to_job(connection.execute(sa.select(jobs).where(jobs.c.id == job_id)).one())
     ordering.ask_to_settle(connection, job, now=now)
@@ -62,10 +67,15 @@ def _drop_runs(connection: sa.Connection, job_ids: sa.Select[tuple[str]], *, now
             outbox_table.c.job_id.in_(job_ids), outbox_table.c.actor.in_(outbox.RUN_ACTORS)
         )
     )
-    connection.execute(
+    closed = connection.execute(
         sa.update(attempts)
         .where(attempts.c.job_id.in_(job_ids), attempts.c.ended_at.is_(None))
         .values(ended_at=now, outcome="canceled")
+        .returning(attempts.c.stage, attempts.c.claimed_at)
+    )
+    tallies.note(
+        connection,
+        [t for row in closed for t in of_run(row.stage, "canceled", now - row.claimed_at)],
     )
 
 
@@ -122,6 +132,7 @@ def _restart(connection: sa.Connection, job: Job, *, now: float) -> outbox.Outbo
             waiting_for=WaitingFor.WORKER.value,
             tries=0,
             losses=0,
+            wanted_at=now,
             updated_at=now,
             **_UNENDED,
             **error_columns(None),
@@ -160,6 +171,7 @@ def _reopen(connection: sa.Connection, parent: Job, *, now: float) -> None:
             status=Status.DOWNLOADING.value,
             epoch=jobs.c.epoch + 1,
             waiting_for=WaitingFor.CHILDREN.value,
+            wanted_at=now,
             updated_at=now,
             **_UNENDED,
             **error_columns(None),

@@ -68,6 +68,7 @@ def to_job(row: sa.Row[Any]) -> Job:
         finished_at=r["finished_at"],
         expires_at=r["expires_at"],
         traceparent=r["traceparent"],
+        wanted_at=r["wanted_at"],
     )
 
 

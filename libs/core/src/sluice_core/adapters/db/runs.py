@@ -7,19 +7,27 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, ordering, outbox
+from sluice_core.adapters.db import dead_letters, ordering, outbox, tallies
 from sluice_core.adapters.db.claims import Claim
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
 from sluice_core.adapters.db.schema import artifacts, attempts, jobs
 from sluice_core.domain.errors import StaleRunError
 from sluice_core.domain.job import Artifact, Job, JobError, Progress
 from sluice_core.domain.lanes import Actor, queue_name
-from sluice_core.domain.states import ACTIVE, RUNNING_STATE, Status, WaitingFor, may_move
+from sluice_core.domain.states import (
+    ACTIVE,
+    RUNNING_STATE,
+    TERMINAL,
+    Status,
+    WaitingFor,
+    may_move,
+)
+from sluice_core.domain.tallies import of_job, of_run
 
 _NO_PROGRESS = progress_columns(Progress())
 _ACTIVE = [s.value for s in ACTIVE]
 #: What only a run itself writes.
-_OWN_OUTCOMES = ("ok", "failed", "retry", "handed_back")
+_OWN_OUTCOMES = ("ok", "failed", "retry", "handed_back", "child_lost")
 
 
 def ended_itself(connection: sa.Connection, attempt_id: str) -> bool:
@@ -55,8 +63,8 @@ def close_attempt(
     now: float,
     error: JobError | None = None,
 ) -> bool:
-    """End an attempt once; False when it was already ended."""
-    done = connection.execute(
+    """End an attempt once, and count it; False when it was already ended."""
+    ended = connection.execute(
         sa.update(attempts)
         .where(attempts.c.id == attempt_id, attempts.c.ended_at.is_(None))
         .values(
@@ -65,11 +73,16 @@ def close_attempt(
             error_code=error.code if error else None,
             error_message=error.message if error else None,
         )
-    )
-    return done.rowcount == 1
+        .returning(attempts.c.stage, attempts.c.claimed_at)
+    ).first()
+    if ended is None:
+        return False
+    took = now - ended.claimed_at
+    tallies.note(connection, of_run(ended.stage, outcome, took, error=error))
+    return True
 
 
-def _end(
+def end_run(
     connection: sa.Connection,
     run: Claim,
     values: Mapping[str, Any],
@@ -87,6 +100,8 @@ def _end(
     job = fenced(connection, run.job, values, now)
     if not close_attempt(connection, run.attempt_id, outcome=outcome, now=now, error=error):
         raise StaleRunError(f"attempt {run.attempt_id} has ended")
+    if job.status in TERMINAL:
+        tallies.note(connection, of_job(job))
     return job
 
 
@@ -109,7 +124,7 @@ def advance(
     now: float,
 ) -> tuple[Job, outbox.OutboxRow]:
     """This stage is done and the next one is asked for, in one transaction."""
-    job = _end(
+    job = end_run(
         connection,
         run,
         {
@@ -144,7 +159,7 @@ def succeed(
     """
     if not files:
         raise ValueError("a finished job has no file")
-    job = _end(
+    job = end_run(
         connection,
         run,
         {
@@ -186,7 +201,7 @@ def expanded(
     connection: sa.Connection, run: Claim, *, fields: Mapping[str, Any], now: float
 ) -> tuple[Job, list[outbox.OutboxRow]]:
     """The list of a collection was read to its end: now its children decide."""
-    job = _end(
+    job = end_run(
         connection,
         run,
         {
@@ -212,7 +227,7 @@ def fail(
     now: float,
 ) -> tuple[Job, list[outbox.OutboxRow]]:
     """End the job with an error; `dead` also leaves a dead letter for a person to look at."""
-    job = _end(
+    job = end_run(
         connection,
         run,
         {
@@ -244,7 +259,7 @@ def retry_later(
     connection: sa.Connection, run: Claim, error: JobError, *, due_at: float, now: float
 ) -> tuple[Job, outbox.OutboxRow]:
     """Close this attempt and order the next one for `due_at`, in one transaction."""
-    job = _end(
+    job = end_run(
         connection,
         run,
         {
@@ -263,7 +278,7 @@ def retry_later(
 
 def hand_back(connection: sa.Connection, run: Claim, *, now: float) -> tuple[Job, outbox.OutboxRow]:
     """The worker stops: give the job back, uncounted, in one transaction."""
-    job = _end(
+    job = end_run(
         connection,
         run,
         {

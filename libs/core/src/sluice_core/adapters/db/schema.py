@@ -66,6 +66,8 @@ jobs = sa.Table(
     sa.Column("expires_at", sa.Double),
     #: Set by deletion; the row and its files go with the next sweep.
     sa.Column("deleted_at", sa.Double),
+    #: Since when somebody waits for it, where that is not since it was made: a start time, a retry.
+    sa.Column("wanted_at", sa.Double),
     #: Since when files of no more use may lie in storage; null once swept.
     sa.Column("sweep_at", sa.Double),
     sa.UniqueConstraint("parent_id", "entry_key"),
@@ -103,7 +105,7 @@ attempts = sa.Table(
     #: Durable progress made: a loss after it does not count towards quarantine.
     sa.Column("progressed", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("ended_at", sa.Double),
-    #: `ok`, `failed`, `retry`, `handed_back`, `lost`, `canceled`; null while it runs.
+    #: `ok`, `failed`, `retry`, `handed_back`, `lost`, `child_lost`, `canceled`; null while it runs.
     sa.Column("outcome", sa.String(16)),
     sa.Column("error_code", sa.String(32)),
     sa.Column("error_message", Words(500)),
@@ -133,7 +135,8 @@ outbox = sa.Table(
     sa.Column("traceparent", sa.String(64)),
     #: API key or collection that it is for; owners take turns in the bulk lane.
     sa.Column("owner", _Id),
-    sa.Index("ix_outbox_published_at_due_at", "published_at", "due_at"),
+    # The queue is there for those who only count.
+    sa.Index("ix_outbox_published_at_due_at_queue", "published_at", "due_at", "queue"),
 )
 
 artifacts = sa.Table(
@@ -186,6 +189,7 @@ dead_letters = sa.Table(
     #: The message as it came, cut at 2,000 characters.
     sa.Column("payload", Words, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
+    sa.Index("ix_dead_letters_queue", "queue"),
 )
 
 #: What was given up, e.g. dead letters beyond the cap.
@@ -341,4 +345,26 @@ job_changes = sa.Table(
     sa.Column("status", sa.String(16), nullable=False),
     #: 1 or -1.
     sa.Column("delta", sa.Integer, nullable=False),
+)
+
+#: What happened, written in the transaction in which it did; added to `tallies` by the scheduler.
+tally_events = sa.Table(
+    "tally_events",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    #: A metric of `sluice_core.domain.metrics`, without prefix.
+    sa.Column("metric", sa.String(64), nullable=False),
+    #: JSON object of its labels, keys sorted.
+    sa.Column("labels", sa.String(255), nullable=False),
+    sa.Column("value", sa.Double, nullable=False),
+)
+
+#: Counters and histograms of the installation since it was made.
+tallies = sa.Table(
+    "tallies",
+    metadata,
+    #: The metric; of a histogram `<metric>_sum`, and `<metric>_bucket` with the label `le`.
+    sa.Column("series", sa.String(64), primary_key=True),
+    sa.Column("labels", sa.String(255), primary_key=True),
+    sa.Column("value", sa.Double, nullable=False),
 )

@@ -81,6 +81,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_dead_letters")),
     )
     op.create_index(op.f("ix_dead_letters_job_id"), "dead_letters", ["job_id"], unique=False)
+    op.create_index("ix_dead_letters_queue", "dead_letters", ["queue"], unique=False)
     op.create_table(
         "counters",
         sa.Column("name", sa.String(length=64), nullable=False),
@@ -164,6 +165,7 @@ def upgrade() -> None:
         sa.Column("finished_at", sa.Double(), nullable=True),
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.Column("deleted_at", sa.Double(), nullable=True),
+        sa.Column("wanted_at", sa.Double(), nullable=True),
         sa.Column("sweep_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
         sa.UniqueConstraint("dedup_key", name=op.f("uq_jobs_dedup_key")),
@@ -192,7 +194,10 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_outbox_job_id"), "outbox", ["job_id"], unique=False)
     op.create_index(
-        "ix_outbox_published_at_due_at", "outbox", ["published_at", "due_at"], unique=False
+        "ix_outbox_published_at_due_at_queue",
+        "outbox",
+        ["published_at", "due_at", "queue"],
+        unique=False,
     )
     op.create_table(
         "schedules",
@@ -317,6 +322,25 @@ def upgrade() -> None:
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("delta", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job_changes")),
+    )
+    op.create_table(
+        "tally_events",
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            nullable=False,
+        ),
+        sa.Column("metric", sa.String(length=64), nullable=False),
+        sa.Column("labels", sa.String(length=255), nullable=False),
+        sa.Column("value", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_tally_events")),
+    )
+    op.create_table(
+        "tallies",
+        sa.Column("series", sa.String(length=64), nullable=False),
+        sa.Column("labels", sa.String(length=255), nullable=False),
+        sa.Column("value", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("series", "labels", name=op.f("pk_tallies")),
     )
     _count_jobs()
 
