@@ -154,6 +154,23 @@ class SchedulerSettings(_Group):
     lease_patience: float = Field(10.0, ge=1, le=300)
 
 
+class AutoscalerSettings(_Group):
+    """Replicas by demand, on Kubernetes."""
+
+    #: JSON file of the pools, see `sluice_autoscaler.config`.
+    autoscaler_pools: Path | None = None
+    #: Where the workers are; empty: the pod's own namespace.
+    autoscaler_namespace: str = ""
+    #: Name of the Lease that says which autoscaler acts.
+    autoscaler_lease: str = "sluice-autoscaler"
+    #: Seconds of silence after which another autoscaler takes over.
+    autoscaler_patience: float = Field(15.0, ge=2, le=300)
+    #: Seconds between two readings of the demand.
+    autoscaler_interval: float = Field(1.0, ge=0.1, le=60)
+    #: False takes pods away whether they run something or not, as other autoscalers do.
+    autoscaler_drain: bool = True
+
+
 class LogSettings(_Group):
     """How the system speaks of itself."""
 
@@ -248,13 +265,22 @@ class Settings(BaseModel):
     egress: EgressSettings
     jobs: JobSettings
     scheduler: SchedulerSettings
+    autoscaler: AutoscalerSettings
     log: LogSettings
     stages: dict[Actor, StageSettings]
 
     def effective(self) -> dict[str, str]:
         """`SLUICE_NAME` -> value, secrets masked: for the start-up log and `sluice config`."""
         shown: dict[str, str] = {}
-        for group in (self.store, self.http, self.egress, self.jobs, self.scheduler, self.log):
+        for group in (
+            self.store,
+            self.http,
+            self.egress,
+            self.jobs,
+            self.scheduler,
+            self.autoscaler,
+            self.log,
+        ):
             for name, value in group.model_dump().items():
                 shown[PREFIX + name.upper()] = masked(name, value)
         for actor, stage in self.stages.items():
@@ -282,6 +308,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
             egress=_group(EgressSettings, env, overrides),
             jobs=_group(JobSettings, env, overrides),
             scheduler=_group(SchedulerSettings, env, overrides),
+            autoscaler=_group(AutoscalerSettings, env, overrides),
             log=_group(LogSettings, env, overrides),
             stages={actor: _stage(actor, env) for actor in _STAGE_DEFAULTS},
         )
