@@ -171,6 +171,17 @@ class AutoscalerSettings(_Group):
     autoscaler_drain: bool = True
 
 
+class MetricsSettings(_Group):
+    """The port of `/metrics`, and of `/livez` and `/readyz` for processes that have no other."""
+
+    #: Where each process listens; 0: nowhere, and the API shows `/metrics` on its own port.
+    metrics_port: int = Field(0, ge=0, le=65535)
+    #: Instead of it, for the API alone: where all processes share a machine and an environment.
+    api_metrics_port: int = Field(0, ge=0, le=65535)
+    #: Address of that port.
+    metrics_host: str = "127.0.0.1"
+
+
 class LogSettings(_Group):
     """How the system speaks of itself."""
 
@@ -266,6 +277,7 @@ class Settings(BaseModel):
     jobs: JobSettings
     scheduler: SchedulerSettings
     autoscaler: AutoscalerSettings
+    metrics: MetricsSettings
     log: LogSettings
     stages: dict[Actor, StageSettings]
 
@@ -279,6 +291,7 @@ class Settings(BaseModel):
             self.jobs,
             self.scheduler,
             self.autoscaler,
+            self.metrics,
             self.log,
         ):
             for name, value in group.model_dump().items():
@@ -308,6 +321,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
             egress=_group(EgressSettings, env, overrides),
             jobs=_group(JobSettings, env, overrides),
             scheduler=_group(SchedulerSettings, env, overrides),
+            metrics=_group(MetricsSettings, env, overrides),
             autoscaler=_group(AutoscalerSettings, env, overrides),
             log=_group(LogSettings, env, overrides),
             stages={actor: _stage(actor, env) for actor in _STAGE_DEFAULTS},

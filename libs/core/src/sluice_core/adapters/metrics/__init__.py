@@ -19,5 +19,6 @@ from sluice_core.adapters.metrics.instruments import (
     WorkerMetrics,
     render,
 )
+from sluice_core.adapters.metrics.port import MetricsPort
 
-__all__ = ["ApiMetrics", "AutoscalerMetrics", "Registry", "WorkerMetrics", "render"]
+__all__ = ["ApiMetrics", "AutoscalerMetrics", "MetricsPort", "Registry", "WorkerMetrics", "render"]
