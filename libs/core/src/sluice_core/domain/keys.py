@@ -29,6 +29,11 @@ def standby(pod: str) -> str:
     return f"{PREFIX}standby:{pod}"
 
 
+def standby_answer(pod: str) -> str:
+    """Name of the mark that the pod's worker obeys: nothing runs in it, nothing begins."""
+    return f"{PREFIX}standby:{pod}:answer"
+
+
 def host_slots(host: str) -> str:
     """Who holds a connection slot to one remote host, as a sorted set by expiry."""
     return f"{PREFIX}host:{host}"

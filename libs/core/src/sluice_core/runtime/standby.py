@@ -15,6 +15,9 @@ from sluice_core.domain.standby import Standby
 
 log = structlog.get_logger(__name__)
 
+#: Seconds after which an answer that is not repeated is forgotten.
+ANSWER_TTL = 10
+
 
 class StandbyWatch:
     """Looks whether this worker's pod is marked.
@@ -28,6 +31,7 @@ class StandbyWatch:
     def __init__(self, signals: redis_library.Redis, pod: str) -> None:
         self._signals = signals
         self._key = keys.standby(pod)
+        self._answer_key = keys.standby_answer(pod)
         self._known = Standby()
         self._is_quiet: Callable[[], bool] = lambda: False
 
@@ -36,7 +40,7 @@ class StandbyWatch:
         self._is_quiet = is_quiet
 
     def look(self) -> None:
-        """Ask Redis; while it is away, what was seen holds on.
+        """Ask Redis, and answer a mark once it is obeyed; while Redis is away the mark holds on.
 
         Raises:
             BrokerAwayError: Redis does not answer.
@@ -52,6 +56,7 @@ class StandbyWatch:
         self._known = before.seen(value if value is None else str(value), time.monotonic())
         if self._known.name != before.name:
             log.info("standby" if self._known.name else "standby_over", mark=self._known.name)
+        self._answer()
 
     def reason(self) -> str | None:
         """Why nothing may be fetched now, or None."""
@@ -61,3 +66,9 @@ class StandbyWatch:
         """Name of the mark if the pod may go now; empty otherwise."""
         known = self._known
         return known.name if known.name and self._is_quiet() else ""
+
+    def _answer(self) -> None:
+        name = self.confirmed()
+        if name:
+            with call():
+                self._signals.set(self._answer_key, name, ex=ANSWER_TTL)
