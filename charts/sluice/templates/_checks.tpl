@@ -1,0 +1,40 @@
+{{/* What a schema can't say: values that fit each by itself and not together. */}}
+{{- define "sluice.checks" -}}
+{{- $v := .Values -}}
+{{- if and $v.database.url $v.database.existingSecret }}{{ fail "Set database.url or database.existingSecret, not both." }}{{ end -}}
+{{- if and $v.redis.url $v.redis.existingSecret }}{{ fail "Set redis.url or redis.existingSecret, not both." }}{{ end -}}
+{{- if not $v.devDependencies.enabled -}}
+{{- if not (or $v.database.url $v.database.existingSecret) }}{{ fail "Set database.url or database.existingSecret; or devDependencies.enabled=true for a trial." }}{{ end -}}
+{{- if not (or $v.redis.url $v.redis.existingSecret) }}{{ fail "Set redis.url or redis.existingSecret; or devDependencies.enabled=true for a trial." }}{{ end -}}
+{{- if not $v.storage.url }}{{ fail "Set storage.url, e.g. s3://bucket; or devDependencies.enabled=true for a trial." }}{{ end -}}
+{{- end -}}
+{{- $connections := mul (add 1 $v.api.replicas $v.scheduler.replicas) $v.database.pool -}}
+{{- range $name, $_ := $v.workers -}}
+{{- $pool := include "sluice.pool" (dict "root" $ "name" $name) | fromYaml -}}
+{{- if $pool.enabled -}}
+{{- if gt (int $pool.autoscaling.minReplicas) (int $pool.autoscaling.maxReplicas) }}{{ fail (printf "workers.%s.autoscaling.minReplicas is above maxReplicas." $name) }}{{ end -}}
+{{- $connections = add $connections (mul (include "sluice.mostReplicas" (dict "root" $ "pool" $pool) | int) (include "sluice.workerConnections" $pool | int)) -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (int $connections) (int $v.database.maxConnections) -}}
+{{- fail (printf "All processes together may open %d database connections, and database.maxConnections is %d: raise it with the server's max_connections, or lower maxReplicas, concurrency or database.pool." (int $connections) (int $v.database.maxConnections)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (dict "root" $ "name" pool): its values over workerDefaults, as YAML. */}}
+{{- define "sluice.pool" -}}
+{{- $own := index .root.Values.workers .name | default dict -}}
+{{- mergeOverwrite (deepCopy .root.Values.workerDefaults) (deepCopy $own) | toYaml -}}
+{{- end -}}
+
+{{/* (dict "root" $ "pool" map): "true" when something else sets the number of replicas. */}}
+{{- define "sluice.autoscaled" -}}
+{{- if and .pool.autoscaling.enabled (ne .root.Values.autoscaler.mode "none") -}}true{{- end -}}
+{{- end -}}
+
+{{- define "sluice.mostReplicas" -}}
+{{- if include "sluice.autoscaled" . -}}{{ .pool.autoscaling.maxReplicas }}{{- else -}}{{ .pool.replicas }}{{- end -}}
+{{- end -}}
+
+{{/* A connection for each run, and some for the watch over them. */}}
+{{- define "sluice.workerConnections" -}}{{ add .concurrency 4 }}{{- end -}}

@@ -1,0 +1,148 @@
+{{/* What the pods of all our own components have in common. */}}
+
+{{/* (dict "root" $ "nodeSelector" "tolerations" "affinity" "priorityClassName" "selector" "account") */}}
+{{- define "sluice.podSpec" -}}
+{{- $v := .root.Values -}}
+serviceAccountName: {{ .account | default (include "sluice.fullname" .root) }}
+automountServiceAccountToken: {{ .token | default false }}
+# Else every Service of the namespace becomes variables, and one named sluice-… becomes SLUICE_…_PORT.
+enableServiceLinks: false
+{{- with $v.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+securityContext:
+  {{- include "sluice.withoutNull" $v.podDefaults.securityContext | nindent 2 }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with merge (dict) (.nodeSelector | default dict) $v.podDefaults.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with concat (.tolerations | default list) $v.podDefaults.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .selector }}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- $.selector | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Helm keeps a null of a nested default in some places and drops it in others. */}}
+{{- define "sluice.withoutNull" -}}
+{{- $kept := dict -}}
+{{- range $k, $x := . }}{{- if not (kindIs "invalid" $x) }}{{- $_ := set $kept $k $x }}{{- end }}{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}
+
+{{/* (dict "root" $ "labels" text "annotations" map). The labels are those that never change: a new
+version of the chart alone must not restart every worker. */}}
+{{- define "sluice.podMetadata" -}}
+labels:
+  {{- .labels | nindent 2 }}
+  {{- range $k, $x := .root.Values.podDefaults.labels }}
+  {{ $k }}: {{ $x | quote }}
+  {{- end }}
+annotations:
+  {{- include "sluice.checksum" .root | nindent 2 }}
+  {{- range $k, $x := merge (dict) (.annotations | default dict) .root.Values.podDefaults.annotations }}
+  {{ $k }}: {{ $x | quote }}
+  {{- end }}
+{{- end -}}
+
+{{/* Of a container. The last line that a process wrote is its reason, shown by `kubectl describe`. */}}
+{{- define "sluice.container" -}}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+terminationMessagePolicy: FallbackToLogsOnError
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* (dict "root" $ "mounts" more): the two folders that are written, and certificates. */}}
+{{- define "sluice.mounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: data, mountPath: /data}
+{{- if .Values.caSecret }}
+- {name: ca, mountPath: /etc/sluice/ca, readOnly: true}
+{{- end }}
+{{- if .Values.presets }}
+- {name: presets, mountPath: /etc/sluice/presets, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "sluice.volumes" -}}
+- name: tmp
+  emptyDir: {sizeLimit: 1Gi}
+{{- if .Values.caSecret }}
+- name: ca
+  secret: {secretName: {{ .Values.caSecret }}}
+{{- end }}
+{{- if .Values.presets }}
+- name: presets
+  configMap: {name: {{ include "sluice.fullname" . }}-presets}
+{{- end }}
+{{- end -}}
+
+{{- define "sluice.envFrom" -}}
+- configMapRef: {name: {{ include "sluice.fullname" . }}}
+{{- with .Values.settingsSecret }}
+- secretRef: {name: {{ . }}}
+{{- end }}
+{{- end -}}
+
+{{/* Of a worker, the scheduler or the autoscaler: whether its parts move, never whether stores answer. */}}
+{{- define "sluice.probes" -}}
+# A store may be away for a while at the start; wrong settings end the process by themselves.
+startupProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 90
+livenessProbe:
+  httpGet: {path: /livez, port: metrics}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 2
+{{- end -}}
+
+{{/* (dict "root" $ "component" "api" "selector" text "budget" map "suffix" "api") */}}
+{{- define "sluice.pdb" -}}
+{{- if .budget }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "sluice.fullname" .root }}-{{ .suffix }}
+  labels:
+    {{- .labels | nindent 4 }}
+spec:
+  {{- toYaml .budget | nindent 2 }}
+  # A pod that does not work must not keep its node from being emptied.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- .selector | nindent 6 }}
+{{- end }}
+{{- end -}}

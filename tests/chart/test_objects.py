@@ -1,0 +1,267 @@
+"""What the rendered objects do: who may what, who waits for whom, what scales."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice_core.adapters.settings import StageSettings, load
+from tests.chart.objects import containers, env, is_ours, of_kind, pods
+from tests.chart.render import OWNED, render
+
+#: Seconds between the end of a drain and the kill, for handing back and ending children.
+MARGIN = 30
+#: Secrets that the user of the production values has.
+FOREIGN = {"sluice-database", "sluice-redis", "sluice-s3", "sluice-ca", "sluice-first-key"}
+
+
+def settings_of(objects, container):
+    """All of a container's environment that is not secret, with `SLUICE_`."""
+    maps = of_kind(objects, "ConfigMap")
+    found = {}
+    for source in container.get("envFrom", ()):
+        if "configMapRef" in source:
+            found |= maps[source["configMapRef"]["name"]]["data"]
+    return found | {k: v for k, v in env(container).items() if isinstance(v, str)}
+
+
+def test_no_pod_may_more_than_it_needs(objects):
+    for name, template in pods(objects):
+        spec = template["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["runAsUser"] > 0, name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert spec["enableServiceLinks"] is False, name
+        assert not spec.get("hostNetwork"), name
+        assert not any("hostPath" in v for v in spec["volumes"]), name
+    for name, _, container in containers(objects):
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] is True, name
+        assert security["allowPrivilegeEscalation"] is False, name
+        assert security["capabilities"] == {"drop": ["ALL"]}, name
+
+
+def test_only_the_autoscaler_has_a_token(objects):
+    with_token = {
+        template["metadata"]["labels"]["app.kubernetes.io/component"]
+        for _, template in pods(objects)
+        if template["spec"]["automountServiceAccountToken"] is not False
+    }
+    assert with_token <= {"autoscaler"}
+    for binding in of_kind(objects, "RoleBinding").values():
+        assert [s["name"] for s in binding["subjects"]] == ["sluice-autoscaler"]
+    assert not of_kind(objects, "ClusterRole")
+    assert not of_kind(objects, "ClusterRoleBinding")
+
+
+def test_every_container_says_what_it_takes(objects):
+    for name, _, container in containers(objects):
+        assert set(container["resources"]["requests"]) >= {"cpu", "memory"}, name
+        assert "memory" in container["resources"]["limits"], name
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError", name
+
+
+def test_every_folder_that_is_written_is_a_volume_with_a_cap(objects):
+    for name, template, container in containers(objects):
+        mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+        if is_ours(container):
+            assert {"/tmp", "/data"} <= set(mounts), name  # noqa: S108  # in a container
+        volumes = {v["name"]: v for v in template["spec"]["volumes"]}
+        assert set(mounts.values()) <= set(volumes), name
+        for volume in volumes.values():
+            assert "emptyDir" not in volume or "sizeLimit" in volume["emptyDir"], name
+
+
+def test_every_setting_exists(objects):
+    groups = set(load({}).effective())
+    known = groups | {f"SLUICE_{name.upper()}" for name in StageSettings.model_fields}
+    for name, _, container in containers(objects):
+        if is_ours(container) and name != "sluice-test":
+            given = {*settings_of(objects, container), *env(container)}
+            assert given <= known, name
+
+
+def test_the_settings_can_be_read(objects):
+    for name, _, container in containers(objects):
+        if is_ours(container):
+            load(settings_of(objects, container))
+            assert name
+
+
+def test_every_secret_and_key_that_is_asked_for_is_there(objects, case):
+    secrets = of_kind(objects, "Secret")
+    for name, _, container in containers(objects):
+        for source in env(container).values():
+            if not isinstance(source, dict) or "secretKeyRef" not in source:
+                continue
+            ref = source["secretKeyRef"]
+            if ref["name"] in secrets:
+                secret = secrets[ref["name"]]
+                assert ref["key"] in secret.get("data", {}) | secret.get("stringData", {}), name
+            else:
+                assert case == "production", name
+                assert ref["name"] in FOREIGN, name
+
+
+def test_no_replicas_where_something_scales(objects, case):
+    scaled = {"minimal", "production", "keda"}
+    for name, deployment in of_kind(objects, "Deployment").items():
+        if deployment["metadata"]["labels"]["app.kubernetes.io/component"] != "worker":
+            continue
+        assert ("replicas" in deployment["spec"]) == (case not in scaled), name
+
+
+def test_workers_get_the_grace_that_their_drain_takes(objects):
+    drained = 0
+    for name, template, container in containers(objects):
+        grace = settings_of(objects, container).get("SLUICE_DRAIN_GRACE")
+        if grace is not None:
+            drained += 1
+            assert template["spec"]["terminationGracePeriodSeconds"] >= float(grace) + MARGIN, name
+    assert drained >= 3
+
+
+def test_workers_are_not_asked_for_what_stores_do(objects):
+    for name, template, container in containers(objects):
+        if template["metadata"]["labels"]["app.kubernetes.io/component"] != "worker":
+            continue
+        assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "metrics"}, name
+        assert container["startupProbe"]["periodSeconds"] * container["startupProbe"][
+            "failureThreshold"
+        ] >= 120, name  # fmt: skip
+
+
+def test_links_are_taken_while_redis_is_away(objects):
+    [api] = [c for n, _, c in containers(objects) if n == "sluice-api"]
+    assert "redis" in api["readinessProbe"]["httpGet"]["path"]
+    assert api["livenessProbe"]["httpGet"]["path"] == "/livez"
+
+
+def test_a_changed_setting_restarts_and_a_new_chart_version_does_not(case):
+    before = dict(pods(render(case)))
+    after = dict(pods(render(case, settings={"LOG_LEVEL": "WARNING"})))
+    for name, template in before.items():
+        component = template["metadata"].get("labels", {})["app.kubernetes.io/component"]
+        if component in {"worker", "api", "scheduler"}:
+            assert template["metadata"] != after[name]["metadata"], name
+        assert not {"helm.sh/chart", "app.kubernetes.io/version"} & set(
+            template["metadata"]["labels"]
+        ) or component == "test", name  # fmt: skip
+
+
+def test_selectors_find_their_pods_and_no_others(objects):
+    labels = {name: template["metadata"].get("labels", {}) for name, template in pods(objects)}
+
+    def found(selector):
+        wanted = selector["matchLabels"].items()
+        return {n for n, have in labels.items() if wanted <= have.items()}
+
+    for name, deployment in of_kind(objects, "Deployment").items():
+        assert found(deployment["spec"]["selector"]) == {name}
+    for name, budget in of_kind(objects, "PodDisruptionBudget").items():
+        assert found(budget["spec"]["selector"]) == {name}
+    for name, service in of_kind(objects, "Service").items():
+        assert found({"matchLabels": service["spec"]["selector"]}) == {name}
+
+
+def test_every_pod_of_ours_can_be_evicted(objects):
+    for name, budget in of_kind(objects, "PodDisruptionBudget").items():
+        assert budget["spec"].get("maxUnavailable") not in {None, 0, "0%"}, name
+        assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow", name
+
+
+def is_hook(found):
+    return "helm.sh/hook" in found["metadata"].get("annotations", {})
+
+
+@pytest.mark.parametrize("case", ["minimal", "production"])
+def test_the_first_migration_runs_beside_the_rest(case):
+    """A hook before the install would wait for a database or Secret that is not there yet."""
+    [job] = of_kind(render(case), "Job").values()
+    assert not is_hook(job)
+
+
+def test_later_migrations_run_before_anything_is_replaced():
+    objects = render("production", "--is-upgrade")
+    [job] = of_kind(objects, "Job").values()
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-upgrade"
+    # What comes before the release's own objects leans on none of them.
+    spec = job["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "default"
+    assert "envFrom" not in spec["containers"][0]
+
+
+def test_a_password_among_the_values_reaches_the_hook():
+    url = "postgresql://u:new@db/x"
+    objects = render("minimal", "--is-upgrade", database={"url": url})
+    hooks = {n: o for n, o in of_kind(objects, "Secret").items() if is_hook(o)}
+    [secret] = hooks.values()
+    [job] = of_kind(objects, "Job").values()
+    assert secret["stringData"] == {"database-url": url}
+    source = env(job["spec"]["template"]["spec"]["containers"][0])["SLUICE_DATABASE_URL"]
+    assert source == {"secretKeyRef": {"name": secret["metadata"]["name"], "key": "database-url"}}
+    weights = [int(o["metadata"]["annotations"]["helm.sh/hook-weight"]) for o in (secret, job)]
+    assert weights[0] < weights[1]
+
+
+def test_a_database_of_the_release_is_migrated_beside_it():
+    [job] = of_kind(render("minimal", "--is-upgrade"), "Job").values()
+    assert not is_hook(job)
+
+
+def test_another_image_makes_another_job():
+    first = of_kind(render("minimal"), "Job")
+    second = of_kind(render("minimal", image={"tag": "2"}), "Job")
+    assert not set(first) & set(second)
+
+
+def test_the_first_key_outlives_the_release():
+    secret = of_kind(render("minimal"), "Secret")["sluice-api-key"]
+    assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert not is_hook(secret)
+    assert "sluice-api-key" not in of_kind(render("production"), "Secret")
+
+
+def test_trial_stores_come_only_for_what_is_not_named():
+    objects = render("minimal", redis={"url": "redis://r.example"})
+    names = set(of_kind(objects, "Deployment"))
+    assert "sluice-redis" not in names
+    assert {"sluice-postgresql", "sluice-s3"} <= names
+    assert not {"sluice-redis", "sluice-postgresql", "sluice-s3", "sluice-sample-site"} & set(
+        of_kind(render("production"), "Deployment")
+    )
+
+
+def test_files_of_a_trial_go_out_through_the_api():
+    """An address inside the cluster is of no use to a browser."""
+    settings = of_kind(render("minimal"), "ConfigMap")["sluice"]["data"]
+    assert "presign=off" in settings["SLUICE_STORAGE_URL"]
+
+
+def test_keda_scales_each_pool_on_the_one_figure():
+    objects = render("keda")
+    scaled = of_kind(objects, "ScaledObject")
+    assert set(scaled) == {"sluice-parser", "sluice-downloader", "sluice-transcoder"}
+    for name, found in scaled.items():
+        spec = found["spec"]
+        assert spec["scaleTargetRef"]["name"] == name
+        [trigger] = spec["triggers"]
+        pool = found["metadata"]["labels"]["sluice.dev/pool"]
+        assert trigger["metadata"]["url"] == (
+            f"http://sluice-api.media.svc:8080/v1/demand?pool={pool}"
+        )
+        # A fallback would set a number when the figure can't be had; without one nothing moves.
+        assert "fallback" not in spec
+        assert spec["initialCooldownPeriod"] > 0
+        down = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+        assert down["stabilizationWindowSeconds"] >= 300
+    assert not of_kind(render("minimal"), "ScaledObject")
+
+
+def test_owned_settings_are_really_set_by_the_chart():
+    given = set()
+    for case in ("minimal", "production"):
+        objects = render(case, egress={"allow": ["10.0.0.1:80"], "proxy": "http://p:3128"})
+        for _, _, container in containers(objects):
+            given |= {*settings_of(objects, container), *env(container)}
+    by_hand = {"CALLBACK_SECRET", "PRESETS_FILE", "FAILPOINTS", "FAILPOINTS_LOG"}
+    assert {f"SLUICE_{name}" for name in OWNED - by_hand} <= given
