@@ -80,7 +80,7 @@ class Redis:
 
     @contextmanager
     def client(self, number: int = 0) -> Iterator[redis.Redis]:
-        [socket] = self._data.rglob("redis.sock")
+        [socket] = (self._data / "run").glob("**/redis.sock")
         with redis.Redis(unix_socket_path=str(socket), db=number, socket_timeout=5.0) as client:
             yield client
 
