@@ -7,14 +7,14 @@ in N + 1, so that neither side's scans and flushes touch the other.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
-from redis.connection import parse_url
 from redis.retry import Retry
 
+from sluice_core.adapters.redis_address import make_pool
 from sluice_core.domain.errors import BrokerAwayError, ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def connect(
     better than the client whether it may run again.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`.
+        url: see `make_pool`.
         db_offset: added to the database number of the URL; `BROKER_DB_OFFSET` for the broker.
         decode: answer with `str` (UTF-8) instead of `bytes`.
         socket_timeout: seconds; must exceed the longest blocking command of this client.
@@ -71,11 +71,10 @@ def connect(
         ConfigError: the URL can't be read.
 
     """
-    options = _parse(url)
-    options["db"] = int(options.get("db", 0)) + db_offset
     return redis.Redis(
-        connection_pool=redis.ConnectionPool(
-            **options,
+        connection_pool=make_pool(
+            url,
+            db_offset=db_offset,
             decode_responses=decode,
             socket_timeout=socket_timeout,
             socket_connect_timeout=CONNECT_TIMEOUT,
@@ -134,16 +133,6 @@ def call() -> Iterator[None]:
         if not str(exc).startswith(_AWAY_WORDS):
             raise
         raise BrokerAwayError(f"Redis does not answer: {exc}") from exc
-
-
-def _parse(url: str) -> dict[str, Any]:
-    """The one place that knows kinds of address; Sentinel would get its pool here."""
-    try:
-        return dict(parse_url(url))  # type: ignore[no-untyped-call]
-    except ValueError as exc:
-        raise ConfigError(
-            "SLUICE_REDIS_URL must look like redis://host:6379/0, rediss://… or unix://… ."
-        ) from exc
 
 
 def _words_for(exc: exceptions.ResponseError) -> str:

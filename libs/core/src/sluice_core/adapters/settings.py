@@ -45,8 +45,11 @@ class StoreSettings(_Group):
     data_dir: Path = Path(".sluice")
     #: `sqlite:///…` or `postgresql+psycopg://…`; empty: SQLite in the data folder.
     database_url: str = ""
-    #: `redis://…`, `rediss://…`, `unix://…`; empty: the embedded server.
+    #: `redis://…`, `rediss://…`, `redis+sentinel://host:26379,…/name/0`, `unix://…`; empty: the
+    #: embedded server.
     redis_url: str = ""
+    #: For an address without one: where it lives apart from the address.
+    redis_password: str = ""
     #: `file:///…` or `s3://bucket/prefix?endpoint=…`; empty: a folder in the data folder.
     storage_url: str = ""
     #: Credentials for `s3://`, when neither its address nor the usual AWS variables hold them.
@@ -56,6 +59,12 @@ class StoreSettings(_Group):
     min_free_bytes: int = Field(256 * 1024 * 1024, ge=0)
     #: Connections that one process may hold to the database.
     database_pool: int = Field(8, ge=1, le=100)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_redis_url(cls, values: dict[str, Any]) -> dict[str, Any]:
+        url, password = values.get("redis_url", ""), values.get("redis_password", "")
+        return {**values, "redis_url": _with_password(url, password)} if password else values
 
     @property
     def scratch_dir(self) -> Path:
@@ -300,6 +309,15 @@ class Settings(BaseModel):
             for name, value in stage.model_dump().items():
                 shown[f"{PREFIX}{actor.value.upper()}_{name.upper()}"] = masked(name, value)
         return shown
+
+
+def _with_password(url: str, password: str) -> str:
+    """The address with the password, unless it has one itself."""
+    parts = urlsplit(url)
+    login, _, hosts = parts.netloc.rpartition("@")
+    if not parts.netloc or ":" in login:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{login}:{quote(password, safe='')}@{hosts}"))
 
 
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
