@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from sluice_core.adapters import logs, settings
-from sluice_core.adapters.db import collections
-from sluice_core.adapters.db.engine import write
+from sluice_core.adapters.db import collections, job_counts
+from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, SluiceError, StoreAwayError
 from sluice_core.domain.lanes import Actor
@@ -25,6 +25,7 @@ from sluice_core.runtime.worker import EXIT_CONFIG, EXIT_OK, EXIT_UNHEALTHY, kee
 from sluice_scheduler import reconcile, relay, sweep
 from sluice_scheduler.beats import BeatWatch
 from sluice_scheduler.notify import notifier
+from sluice_scheduler.pauses import PauseMirror
 from sluice_scheduler.scheduling import Scheduling
 
 log = structlog.get_logger(__name__)
@@ -91,13 +92,15 @@ def serve(loaded: Settings) -> int:
             storage=deps.storage,
             signals=deps.signals,
         )
-        workers = [settler(deps), notifier(notify_deps)]
+        pauses = PauseMirror(deps)
+        pauses.first_turn()
+        workers = [settler(deps, paused=pauses.known), notifier(notify_deps, paused=pauses.known)]
         scheduling = Scheduling(deps)
         scheduling.start()
         for worker in workers:
             worker.start()
         log.info("scheduler_ready")
-        status = _loop(Duties(deps, scheduling).tasks(), workers, scheduling, told)
+        status = _loop(Duties(deps, scheduling, pauses).tasks(), workers, scheduling, told)
         scheduling.stop()
         for worker in workers:
             worker.drain(DRAIN_GRACE)
@@ -121,8 +124,8 @@ def _loop(
     return EXIT_OK
 
 
-def settler(deps: StageDeps) -> StageWorker:
-    """The worker of the `settle` queues."""
+def settler(deps: StageDeps, *, paused: Callable[[], frozenset[str]] = frozenset) -> StageWorker:
+    """The worker of the `settle` queues; `paused`: queues of which it takes nothing."""
 
     def settle(job: str, epoch: int, traceparent: str | None = None) -> None:
         del epoch, traceparent
@@ -135,6 +138,7 @@ def settler(deps: StageDeps) -> StageWorker:
         threads=SETTLERS,
         waker=open_waker(deps),
         on_dead_letter=lambda raw, reason: keep_letter(deps, raw, reason),
+        paused=paused,
         drain_event=deps.drain,
         worker_id=deps.worker_id,
     )
@@ -160,8 +164,9 @@ def settle_parent(deps: StageDeps, parent_id: str) -> None:
 class Duties:
     """Everything that is repeated; each duty is harmless when others do it too."""
 
-    def __init__(self, deps: StageDeps, scheduling: Scheduling) -> None:
+    def __init__(self, deps: StageDeps, scheduling: Scheduling, pauses: PauseMirror) -> None:
         self._deps = deps
+        self._pauses = pauses
         self._scheduling = scheduling
         self._watch = BeatWatch()
         self._emptied = relay.EmptiedRedis(deps.signals, deps.broker.client)
@@ -170,11 +175,13 @@ class Duties:
         """Most urgent first; seconds between two turns."""
         return [
             Task("relay", 0.5, self.publish_due),
+            Task("pauses", 2.0, self._pauses.turn),
             Task("refill", 1.0, self.refill),
             Task("lost_workers", 2.0, self.find_lost_workers),
             Task("settle_forgotten", 2.0, self.settle_forgotten),
             Task("sweep", 2.0, self.sweep),
             Task("unfinished_puts", 30.0, self.drop_unfinished),
+            Task("counts", 5.0, self.add_up),
             Task("dead_consumers", 5.0, self.return_messages),
             Task("orphans", 10.0, self.find_orphans),
             Task("lost_messages", 15.0, self.find_lost_messages),
@@ -189,6 +196,8 @@ class Duties:
 
     def refill(self) -> None:
         if self._emptied.check():
+            # Or what comes back would be fetched although it is paused.
+            self._pauses.turn()
             count = self._republish(published_before=self._deps.clock())
             log.warning("redis_was_empty", republished=count)
 
@@ -228,6 +237,17 @@ class Duties:
         now = self._deps.clock()
         keep = self._deps.settings.jobs.retention_files
         reconcile.unsettled(self._deps.engine, expires_at=now + keep, now=now)
+
+    def add_up(self) -> None:
+        """Keep what readers of job counts have to add up small."""
+        with read(self._deps.engine) as connection:
+            if not job_counts.has_changes(connection):
+                return
+        while True:
+            with write(self._deps.engine) as connection:
+                folded = job_counts.fold(connection)
+            if folded < job_counts.BATCH:
+                return
 
     def return_messages(self) -> None:
         returned = self._deps.broker.requeue_dead()

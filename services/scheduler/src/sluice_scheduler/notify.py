@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,8 +45,8 @@ class _Failure:
     retry_after: float | None = None
 
 
-def notifier(deps: StageDeps) -> StageWorker:
-    """The worker of the `notify` queues.
+def notifier(deps: StageDeps, *, paused: Callable[[], frozenset[str]] = frozenset) -> StageWorker:
+    """The worker of the `notify` queues; `paused`: queues of which it takes nothing.
 
     Raises:
         ConfigError: EGRESS_ALLOW can't be read.
@@ -64,6 +65,7 @@ def notifier(deps: StageDeps) -> StageWorker:
         threads=THREADS,
         waker=open_waker(deps),
         on_dead_letter=partial(keep_letter, deps),
+        paused=paused,
         drain_event=deps.drain,
         worker_id=deps.worker_id,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 import structlog
 from dramatiq.middleware import CurrentMessage
 
-from sluice_core.adapters import redis
+from sluice_core.adapters import redis, versions
 from sluice_core.adapters.db.engine import check, open_engine
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.settings import Settings, StageSettings
@@ -28,6 +29,7 @@ from sluice_core.domain.standby import worker_id as name_worker
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.broker.middleware.idempotency import IdempotencyLock
 from sluice_core.runtime.broker.middleware.log_context import LogContext
+from sluice_core.runtime.broker.middleware.recycle import resident_memory
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
 from sluice_core.runtime.broker.middleware.time_limit import final_guard
 from sluice_core.runtime.failpoints import Failpoints
@@ -140,14 +142,16 @@ def make_deps(
     def tell_redis() -> None:
         if stage in STAGES:
             standby.look()
-        presence.show(running.jobs(), standby=standby.confirmed())
+        presence.show(
+            running.jobs(), standby=standby.confirmed(), draining=running.is_asked_to_drain
+        )
         locks.renew(running.jobs())
         hosts.renew()
 
     def tell_every() -> float:
         return STANDBY_BEAT if standby.reason() else BEAT_EVERY
 
-    running = Running(engine, on_beat=tell_redis, beat_every=tell_every)
+    running = Running(engine, worker_id=worker_id, on_beat=tell_redis, beat_every=tell_every)
     return StageDeps(
         stage=stage,
         settings=loaded,
@@ -213,7 +217,7 @@ class _Presence:
     worker_id: str
     since: float = 0.0
 
-    def show(self, jobs: list[tuple[str, int]], *, standby: str) -> None:
+    def show(self, jobs: list[tuple[str, int]], *, standby: str, draining: bool) -> None:
         self.since = self.since or time.time()
         key = worker_key(self.worker_id)
         try:
@@ -227,9 +231,16 @@ class _Presence:
                         "pid": os.getpid(),
                         "jobs": " ".join(job_id for job_id, _ in jobs),
                         "standby": standby,
+                        "draining": int(draining),
+                        "memory": resident_memory(),
+                        "versions": json.dumps(self._versions()),
                     },
                 )
                 pipe.expire(key, PRESENCE_TTL)
                 pipe.execute()
         except BrokerAwayError as exc:
             log.debug("presence_lost", error=str(exc))
+
+    def _versions(self) -> dict[str, str]:
+        ffmpeg = versions.of_ffmpeg() if self.stage is Actor.TRANSCODE else None
+        return {**versions.of_packages(), **({"ffmpeg": ffmpeg} if ffmpeg else {})}

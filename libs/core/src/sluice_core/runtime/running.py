@@ -10,8 +10,9 @@ from threading import Event, Lock, Thread
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import liveness
+from sluice_core.adapters.db import liveness, steering
 from sluice_core.adapters.db.engine import read, write
+from sluice_core.adapters.db.steering import Wishes
 from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
 from sluice_core.domain.states import Status
 from sluice_core.runtime.children import EndReason
@@ -44,8 +45,11 @@ class Running:
     without it. While the database is away it says so through `store_away`. Another thread tells
     Redis, so that a silent Redis delays no cancel.
 
+    What operators wish of this process (queues that are paused, a drain) is read beside it.
+
     Args:
         engine: the database.
+        worker_id: whose wishes to read.
         on_beat: what else is to be told; may raise `BrokerAwayError`.
         beat_every: seconds until it is told again.
 
@@ -55,10 +59,13 @@ class Running:
         self,
         engine: sa.Engine,
         *,
+        worker_id: str = "",
         on_beat: Callable[[], None] = lambda: None,
         beat_every: Callable[[], float] = lambda: BEAT_EVERY,
     ) -> None:
         self._engine = engine
+        self._worker_id = worker_id
+        self._wishes = Wishes(frozenset(), drain=False)
         self._on_beat = on_beat
         self._beat_every = beat_every
         self._lock = Lock()
@@ -128,6 +135,28 @@ class Running:
         """Why nothing may be fetched now, or None."""
         return "the database is away" if self._away_since is not None else None
 
+    def paused(self) -> frozenset[str]:
+        """Queues of which nothing is to be fetched, as last read."""
+        return self._wishes.paused
+
+    @property
+    def is_asked_to_drain(self) -> bool:
+        return self._wishes.drain
+
+    def read_wishes(self) -> None:
+        """To be called once before anything is fetched; afterwards the threads do.
+
+        Where nobody can say what is paused, nothing is fetched.
+        """
+        try:
+            self._read_wishes()
+        except StoreAwayError:
+            self.note_store(away=True)
+
+    def _read_wishes(self) -> None:
+        with read(self._engine) as connection:
+            self._wishes = steering.wishes_for(connection, self._worker_id)
+
     def note_store(self, *, away: bool) -> None:
         """Told by whoever meets the database."""
         if away and self._away_since is None:
@@ -171,7 +200,7 @@ class Running:
             self._stopping.wait(self._beat_every())
 
     def _pause(self) -> None:
-        if self._runs or self._away_since is not None:
+        if self._runs or self._away_since is not None or self._wishes.paused:
             # A new run is no reason to hurry: it has just been claimed.
             self._stopping.wait(LOOK_EVERY)
         else:
@@ -182,7 +211,8 @@ class Running:
             mine = dict(self._runs)
         now = time.monotonic()
         self._end_late_ones(mine, now)
-        if now >= self._next_beat:
+        is_beat = now >= self._next_beat
+        if is_beat:
             self._next_beat = now + BEAT_EVERY
             if mine:
                 with write(self._engine) as connection:
@@ -194,6 +224,9 @@ class Running:
                 reason = _reason(owners.get(entry.job_id), entry.epoch)
                 if reason is not None:
                     self._stop(attempt_id, reason)
+        if is_beat or self._wishes.paused:
+            # Who waits for a queue to be resumed is told soon.
+            self._read_wishes()
 
     def _end_late_ones(self, mine: dict[str, _Entry], now: float) -> None:
         for attempt_id, entry in mine.items():

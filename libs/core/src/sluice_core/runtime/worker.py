@@ -87,6 +87,7 @@ def serve(
         recycle = Recycle.of(deps.limits, wake=signals.wake)
         worker = stage_worker(deps, handler, recycle)
         _look_for_a_mark(deps)
+        deps.running.read_wishes()
         worker.start()
         deps.running.start()
         log.info("worker_ready", stage=stage.value, worker=deps.worker_id)
@@ -171,6 +172,7 @@ def stage_worker(deps: StageDeps, handler: Handler, recycle: Recycle | None = No
         on_dead_letter=lambda raw, reason: keep_letter(deps, raw, reason),
         lanes=deps.limits.taken_lanes,
         pause_reason=lambda: deps.running.store_away() or deps.standby.reason(),
+        paused=deps.running.paused,
         drain_event=deps.drain,
         worker_id=deps.worker_id,
     )
@@ -198,6 +200,8 @@ def _until_told(deps: StageDeps, worker: StageWorker, signals: EndSignals, recyc
         if recycle.reason is not None:
             log.info("worker_retired", reason=recycle.reason)
             return EXIT_OK
+        if _has_drained(deps, worker):
+            return EXIT_OK
         if time.monotonic() >= next_sweep:
             next_sweep = time.monotonic() + SWEEP_EVERY
             _sweep_scratch(deps)
@@ -208,6 +212,18 @@ def _until_told(deps: StageDeps, worker: StageWorker, signals: EndSignals, recyc
             return EXIT_UNHEALTHY
         signals.wait(HEALTH_EVERY)
     return EXIT_OK
+
+
+def _has_drained(deps: StageDeps, worker: StageWorker) -> bool:
+    """Whether an operator asked this worker to end, and it has nothing left to do."""
+    if not deps.running.is_asked_to_drain:
+        return False
+    if worker.hold("asked to drain"):
+        log.info("worker_asked_to_drain", running=len(worker.running))
+    if not worker.is_quiet():
+        return False
+    log.info("worker_drained")
+    return True
 
 
 def _sweep_scratch(deps: StageDeps) -> None:

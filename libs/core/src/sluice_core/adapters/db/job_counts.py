@@ -36,6 +36,11 @@ def active(connection: sa.Connection) -> int:
     return sum(counts[status] for status in ACTIVE)
 
 
+def has_changes(connection: sa.Connection) -> bool:
+    """Whether `fold` has anything to do; takes no write lock."""
+    return connection.execute(sa.select(job_changes.c.id).limit(1)).first() is not None
+
+
 def fold(connection: sa.Connection, *, limit: int = BATCH) -> int:
     """Add the oldest changes up; returns how many. Harmless when several do it at once."""
     oldest = (

@@ -15,8 +15,8 @@ from dramatiq.message import Message
 
 from sluice_core.adapters.redis import call
 from sluice_core.domain.explain import Sight
-from sluice_core.runtime.broker.names import ALL_QUEUES, NAMESPACE, fair_key
-from sluice_core.runtime.broker.scripts import Pausing, Scripts
+from sluice_core.runtime.broker.names import ALL_QUEUES, NAMESPACE, PAUSED, fair_key
+from sluice_core.runtime.broker.scripts import Scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -176,17 +176,19 @@ class SluiceBroker(dramatiq.Broker):
         """Take a waiting message away; False when it does not wait (any more)."""
         return self.scripts.remove(queue, message_id)
 
-    def pause(self, queue: str) -> None:
-        """Hand out nothing of a queue from now on; the database must say so too."""
-        self.scripts.pause(Pausing.PAUSE, [queue])
+    def pause(self, *queues: str) -> None:
+        """Hand out nothing of queues from now on; the database must say so too."""
+        self.scripts.pause(queues)
 
-    def resume(self, queue: str) -> None:
+    def resume(self, *queues: str) -> None:
         """Hand out again, and wake who waits for it."""
-        self.scripts.pause(Pausing.RESUME, [queue])
+        self.scripts.resume(queues)
 
-    def set_paused(self, queues: Iterable[str]) -> None:
-        """Make these all that are paused, after Redis was emptied or missed a change."""
-        self.scripts.pause(Pausing.SET, list(queues))
+    def paused(self) -> frozenset[str]:
+        """Queues of which nothing is handed out, as far as Redis knows."""
+        with call():
+            found = self.client.smembers(PAUSED)
+        return frozenset(str(queue, "utf-8") for queue in found)  # type: ignore[arg-type]  # bytes
 
     def requeue_dead(
         self, max_age: float = DEAD_AFTER, *, queues: Sequence[str] = ALL_QUEUES

@@ -10,6 +10,9 @@ NAMESPACE = "dramatiq"
 #: Every queue that there can be.
 ALL_QUEUES = tuple(queue for actor in Actor for queue in queues_of(actor))
 
+#: Set of queues of which nothing is handed out.
+PAUSED = f"{NAMESPACE}:__paused__"
+
 
 def wake_key(queue: str) -> str:
     """List of tokens: idle workers of this queue block on it."""

@@ -43,15 +43,6 @@ class Settle(StrEnum):
     BACK = "back"
 
 
-class Pausing(StrEnum):
-    """What becomes of queues."""
-
-    PAUSE = "pause"
-    RESUME = "resume"
-    #: These and no others are paused.
-    SET = "set"
-
-
 class Scripts:
     """All scripts, registered on one client; loaded by the server when first used."""
 
@@ -138,9 +129,13 @@ class Scripts:
         rows = self._run("sight", [part for entry in entries for part in entry])
         return [(p.decode(), before, tries, holder.decode()) for p, before, tries, holder in rows]
 
-    def pause(self, what: Pausing, queues: Sequence[str]) -> None:
-        """Change what is handed out; running work goes on."""
-        self._run("pause", [what.value, *queues])
+    def pause(self, queues: Sequence[str]) -> None:
+        """Hand out nothing of them; running work goes on."""
+        self._run("pause", ["pause", *queues])
+
+    def resume(self, queues: Sequence[str]) -> None:
+        """Hand out again, and wake who waits for it."""
+        self._run("pause", ["resume", *queues])
 
     def remove(self, queue: str, message_id: str) -> bool:
         """Take a waiting message away; False when it does not wait."""

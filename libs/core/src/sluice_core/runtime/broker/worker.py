@@ -138,6 +138,13 @@ class StageWorker:
         """Ids of the messages that take a slot now."""
         return self._slots.held()
 
+    def hold(self, why: str) -> bool:
+        """Take nothing more while what runs goes on; True when that is news."""
+        news = self._slots.pause(why)
+        if news:
+            self._nudge()
+        return news
+
     def is_quiet(self) -> bool:
         """Whether nothing runs, and nothing will before the pause ends."""
         if not self._slots.is_paused() or not self._fetching.acquire(blocking=False):
