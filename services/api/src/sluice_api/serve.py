@@ -37,6 +37,7 @@ def main() -> None:
 def _serve() -> None:
     # The parent loads the code once, so that workers share its pages; stores are opened by them.
     from sluice_api.deps import check_settings  # noqa: PLC0415
+    from sluice_api.measure import port as metrics_port  # noqa: PLC0415
     from sluice_api.server import MAX_CONNECTIONS, Server  # noqa: PLC0415
     from sluice_core.adapters import logs, settings  # noqa: PLC0415
 
@@ -44,14 +45,21 @@ def _serve() -> None:
     logs.configure(level=loaded.log.log_level, log_format=loaded.log.log_format, process="api")
     check_settings(loaded)
     listener = listen(loaded.http.http_host, loaded.http.http_port)
+    own = metrics_port(loaded.metrics)
+    metrics = listen(loaded.metrics.metrics_host, own, setting="METRICS_PORT") if own else None
     _raise_file_limit(MAX_CONNECTIONS + SPARE_FILES)
     gc.collect()
     gc.freeze()
-    Server(loaded, listener).run()
+    Server(loaded, listener, metrics).run()
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, setting: str = "HTTP_PORT") -> socket.socket:
     """A listening socket, handed to the workers.
+
+    Args:
+        host: to bind to.
+        port: 0 takes any free one.
+        setting: what to change when it can't be had, without prefix.
 
     Raises:
         ConfigError: the address can't be had.
@@ -72,7 +80,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise ConfigError(
             f"Port {port} of {host} can't be had: {exc.strerror or exc}. "
-            "Set SLUICE_HTTP_PORT to a free one."
+            f"Set SLUICE_{setting} to a free one."
         ) from exc
     os.set_inheritable(listener.fileno(), True)  # noqa: FBT003  # the function's own form
     return listener

@@ -50,17 +50,21 @@ class Server(BaseApplication):
     Args:
         settings: of this process.
         listener: already bound, so that a port in use is told at once.
+        metrics: as well, where `/metrics` has a port of its own.
 
     """
 
-    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+    def __init__(
+        self, settings: Settings, listener: socket.socket, metrics: socket.socket | None = None
+    ) -> None:
         self._settings = settings
         self._listener = listener
+        self._listeners = [listener, *([metrics] if metrics else [])]
         super().__init__()
 
     def load_config(self) -> None:
         values = {
-            "bind": f"fd://{self._listener.fileno()}",
+            "bind": [f"fd://{one.fileno()}" for one in self._listeners],
             "worker_class": "sluice_api.server.Worker",
             "workers": 1,
             "worker_connections": MAX_CONNECTIONS,

@@ -133,7 +133,7 @@ _ALL = (
     Metric("jobs_active", _G, _I, "Jobs that have not ended.",
            {"status": ("PENDING", "PARSING", "DOWNLOADING", "MERGING")}),
     Metric("jobs_stuck", _G, _I,
-           "Active jobs that neither run, nor are ordered, nor wait for children, for 2 minutes.",
+           "Runs under way whose job told nothing for 15 minutes: longer than any watchdog waits.",
            {}),
     Metric("slo_jobs_total", _C, _I,
            "Jobs under the promise: `kept` when they ended in SUCCESS, PARTIAL, or FAILED for a"

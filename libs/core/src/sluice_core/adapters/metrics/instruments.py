@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 
 from sluice_core.domain.metrics import METRICS, PREFIX, Kind
+
+# A series of its own per counter, which nothing asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library
 
 Registry = CollectorRegistry
 _M = TypeVar("_M", bound=MetricWrapperBase)
