@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -18,14 +19,19 @@ _Begin = Callable[[sa.Engine], AbstractContextManager[sa.Connection]]
 class Database:
     """Runs functions that take a connection, each in one transaction.
 
+    No engine is ever used by two threads at once: SQLAlchemy's locks are gevent's here, and a
+    thread that has to wait for one of those may sleep for ever.
+
     Args:
-        engine: whose pool holds at least as many connections as there are threads.
+        open_engine: opens an engine of one connection.
         threads: how many transactions may run at once; more wait their turn.
 
     """
 
-    def __init__(self, engine: sa.Engine, *, threads: int) -> None:
-        self._engine = engine
+    def __init__(self, open_engine: Callable[[], sa.Engine], *, threads: int) -> None:
+        self._open_engine = open_engine
+        #: Those at rest, the one that was used last at the right: few are kept busy, and warm.
+        self._engines: deque[sa.Engine] = deque()
         self._threads = Threads(threads)
 
     def read(self, work: Callable[[sa.Connection], _T]) -> _T:
@@ -48,11 +54,24 @@ class Database:
 
     def close(self) -> None:
         self._threads.close()
-        self._engine.dispose()
+        while self._engines:
+            self._engines.pop().dispose()
 
     def _run(self, begin: _Begin, work: Callable[[sa.Connection], _T]) -> _T:
         def transaction() -> _T:
-            with begin(self._engine) as connection:
+            with self._engine() as engine, begin(engine) as connection:
                 return work(connection)
 
         return self._threads.run(transaction)
+
+    @contextmanager
+    def _engine(self) -> Iterator[sa.Engine]:
+        """An engine for the calling thread alone."""
+        try:
+            engine = self._engines.pop()
+        except IndexError:
+            engine = self._open_engine()
+        try:
+            yield engine
+        finally:
+            self._engines.append(engine)

@@ -10,14 +10,11 @@ import redis
 
 from sluice_api.database import Database
 from sluice_api.events.hub import Hub
-from sluice_api.installation import InstallationReader
 from sluice_api.positions import Positions
 from sluice_api.publisher import Publisher
 from sluice_api.threads import Threads
 from sluice_core.adapters import redis as redis_adapter
 from sluice_core.adapters.db.engine import open_engine
-from sluice_core.adapters.metrics import ApiMetrics, Registry
-from sluice_core.adapters.metrics.installation import Installation
 from sluice_core.adapters.settings import Settings
 from sluice_core.adapters.storage import Storage, open_storage
 from sluice_core.domain.egress import AddressPolicy
@@ -49,10 +46,6 @@ class Deps:
     publisher: Publisher
     positions: Positions
     hub: Hub
-    #: What this process counts for itself.
-    metrics: ApiMetrics
-    #: What the stores know, read when it is shown.
-    installation: Registry
     presets: Mapping[str, Preset]
     addresses: AddressPolicy
     clock: Callable[[], float] = time.time
@@ -82,6 +75,11 @@ def check_settings(settings: Settings) -> None:
     AddressPolicy.parse(settings.egress.allow)
 
 
+def _for_files(storage_url: str) -> Threads:
+    """Where work on stored files is done: a disk stops the event loop, a connection does not."""
+    return Threads(FILE_THREADS, real=not storage_url.startswith("s3:"))
+
+
 def open_deps(settings: Settings) -> Deps:
     """Open the stores; none needs to answer yet.
 
@@ -91,32 +89,21 @@ def open_deps(settings: Settings) -> Deps:
     """
     check_settings(settings)
     store = settings.store
-    engine = open_engine(store.effective_database_url, pool_size=store.database_pool, durable=True)
-    database = Database(engine, threads=store.database_pool)
+    database = Database(
+        lambda: open_engine(store.effective_database_url, pool_size=1, durable=True),
+        threads=store.database_pool,
+    )
     broker = SluiceBroker(
         redis_adapter.connect_broker(store.redis_url, socket_timeout=REDIS_PATIENCE)
     )
     signals = redis_adapter.connect(store.redis_url, socket_timeout=REDIS_PATIENCE)
     positions = Positions(broker, patience=REDIS_PATIENCE)
     stream = redis_adapter.connect(store.redis_url, socket_timeout=STREAM_BLOCK * 2)
-    threads = Threads(FILE_THREADS)
-    storage = open_storage(store.effective_storage_url)
-    hub = Hub(database, stream, positions, block=STREAM_BLOCK)
-    metrics = ApiMetrics()
-    metrics.streams_from(lambda: hub.clients)
-    figures = InstallationReader(
-        database=database,
-        threads=threads,
-        storage=storage,
-        broker=broker,
-        signals=signals,
-        reserve=store.min_free_bytes,
-    )
     return Deps(
         settings=settings,
         database=database,
-        threads=threads,
-        storage=storage,
+        threads=_for_files(store.effective_storage_url),
+        storage=open_storage(store.effective_storage_url),
         broker=broker,
         signals=signals,
         publisher=Publisher(
@@ -125,9 +112,7 @@ def open_deps(settings: Settings) -> Deps:
             failpoints=Failpoints(settings.log.failpoints, settings.log.failpoints_log),
         ),
         positions=positions,
-        hub=hub,
-        metrics=metrics,
-        installation=Installation.registry(figures.read),
+        hub=Hub(database, stream, positions, block=STREAM_BLOCK),
         presets=load_presets(settings.jobs.presets_file),
         addresses=AddressPolicy.parse(settings.egress.allow),
     )

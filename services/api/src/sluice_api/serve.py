@@ -6,6 +6,7 @@ Only the standard library is imported before the standard library is patched.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import resource
 import socket
@@ -25,6 +26,8 @@ def main() -> None:
     """Serve; exits the process, with 2 and one sentence when something is set wrongly."""
     # Before anything else is imported: what has a socket or lock in hand can't be patched.
     monkey.patch_all()
+    # The database is asked in real threads, which are to wait there and not in an event loop each.
+    os.environ.setdefault("PSYCOPG_WAIT_FUNC", "wait_c")
     from sluice_core.domain.errors import ConfigError  # noqa: PLC0415
 
     try:
@@ -43,6 +46,7 @@ def _serve() -> None:
 
     loaded = settings.load()
     logs.configure(level=loaded.log.log_level, log_format=loaded.log.log_format, process="api")
+    _unpatch_log_locks()
     check_settings(loaded)
     listener = listen(loaded.http.http_host, loaded.http.http_port)
     own = metrics_port(loaded.metrics)
@@ -51,6 +55,16 @@ def _serve() -> None:
     gc.collect()
     gc.freeze()
     Server(loaded, listener, metrics).run()
+
+
+def _unpatch_log_locks() -> None:
+    """Real threads write lines too; a lock of gevent's that two threads want may never open.
+
+    Nothing gives way while a line is written, so that a real lock stops nobody for long.
+    """
+    make = monkey.get_original("threading", "RLock")
+    for handler in logging.getLogger().handlers:
+        handler.lock = make()
 
 
 def listen(host: str, port: int, *, setting: str = "HTTP_PORT") -> socket.socket:

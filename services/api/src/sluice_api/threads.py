@@ -1,10 +1,15 @@
-"""Real threads for what would stop the event loop: a few, so that they can't pile up."""
+"""Real threads for what would stop the event loop: a few, so that they can't pile up.
+
+What only waits on patched sockets needs none, and must not have any: each thread would get an event
+loop of its own, and locks that two of those wait for may never open.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
+from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
 _T = TypeVar("_T")
@@ -15,15 +20,20 @@ class Threads:
 
     Args:
         size: how many may run at once; more wait their turn.
+        real: False runs them in the calling greenlet, for work that does not stop the event loop.
 
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, real: bool = True) -> None:
         self._size = size
+        self._turn = None if real else BoundedSemaphore(size)
         self._pool: ThreadPool | None = None
 
     def run(self, work: Callable[[], _T]) -> _T:
         """The result of `work`, or what it raised."""
+        if self._turn is not None:
+            with self._turn:
+                return work()
         if self._pool is None:
             # Made by the process that uses it: threads do not survive a fork.
             self._pool = ThreadPool(self._size)
