@@ -10,11 +10,14 @@ import redis
 
 from sluice_api.database import Database
 from sluice_api.events.hub import Hub
+from sluice_api.installation import InstallationReader
 from sluice_api.positions import Positions
 from sluice_api.publisher import Publisher
 from sluice_api.threads import Threads
 from sluice_core.adapters import redis as redis_adapter
 from sluice_core.adapters.db.engine import open_engine
+from sluice_core.adapters.metrics import ApiMetrics, Registry
+from sluice_core.adapters.metrics.installation import Installation
 from sluice_core.adapters.settings import Settings
 from sluice_core.adapters.storage import Storage, open_storage
 from sluice_core.domain.egress import AddressPolicy
@@ -46,6 +49,10 @@ class Deps:
     publisher: Publisher
     positions: Positions
     hub: Hub
+    #: What this process counts for itself.
+    metrics: ApiMetrics
+    #: What the stores know, read when it is shown.
+    installation: Registry
     presets: Mapping[str, Preset]
     addresses: AddressPolicy
     clock: Callable[[], float] = time.time
@@ -99,11 +106,24 @@ def open_deps(settings: Settings) -> Deps:
     signals = redis_adapter.connect(store.redis_url, socket_timeout=REDIS_PATIENCE)
     positions = Positions(broker, patience=REDIS_PATIENCE)
     stream = redis_adapter.connect(store.redis_url, socket_timeout=STREAM_BLOCK * 2)
+    threads = _for_files(store.effective_storage_url)
+    storage = open_storage(store.effective_storage_url)
+    hub = Hub(database, stream, positions, block=STREAM_BLOCK)
+    metrics = ApiMetrics()
+    metrics.streams_from(lambda: hub.clients)
+    figures = InstallationReader(
+        database=database,
+        threads=threads,
+        storage=storage,
+        broker=broker,
+        signals=signals,
+        reserve=store.min_free_bytes,
+    )
     return Deps(
         settings=settings,
         database=database,
-        threads=_for_files(store.effective_storage_url),
-        storage=open_storage(store.effective_storage_url),
+        threads=threads,
+        storage=storage,
         broker=broker,
         signals=signals,
         publisher=Publisher(
@@ -112,7 +132,9 @@ def open_deps(settings: Settings) -> Deps:
             failpoints=Failpoints(settings.log.failpoints, settings.log.failpoints_log),
         ),
         positions=positions,
-        hub=Hub(database, stream, positions, block=STREAM_BLOCK),
+        hub=hub,
+        metrics=metrics,
+        installation=Installation.registry(figures.read),
         presets=load_presets(settings.jobs.presets_file),
         addresses=AddressPolicy.parse(settings.egress.allow),
     )
