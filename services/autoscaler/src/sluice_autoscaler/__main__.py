@@ -1,0 +1,4 @@
+from sluice_autoscaler.main import main
+
+if __name__ == "__main__":
+    main()
