@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from sluice_autoscaler.config import read_pools
 from sluice_core.adapters.settings import StageSettings, load
 from tests.chart.objects import containers, env, is_ours, of_kind, pods
 from tests.chart.render import OWNED, render
@@ -254,7 +257,41 @@ def test_keda_scales_each_pool_on_the_one_figure():
         assert spec["initialCooldownPeriod"] > 0
         down = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
         assert down["stabilizationWindowSeconds"] >= 300
+    # Ours still tells which pods are idle, and scales nothing.
+    pools = json.loads(of_kind(objects, "ConfigMap")["sluice-autoscaler"]["data"]["pools.json"])
+    assert {name: pool["autoscaling"]["enabled"] for name, pool in pools.items()} == {
+        "parser": False, "downloader": False, "transcoder": False,
+    }  # fmt: skip
     assert not of_kind(render("minimal"), "ScaledObject")
+
+
+def test_the_autoscaler_reads_the_pools_that_there_are(objects, case, tmp_path):
+    maps = of_kind(objects, "ConfigMap")
+    if case == "dev":
+        assert "sluice-autoscaler" not in maps
+        return
+    file = tmp_path / "pools.json"
+    file.write_text(maps["sluice-autoscaler"]["data"]["pools.json"])
+    deployments = of_kind(objects, "Deployment")
+    pools = read_pools(file)
+    assert len(pools) >= 3
+    for name, pool in pools.items():
+        labels = deployments[pool.deployment]["spec"]["template"]["metadata"]["labels"]
+        assert labels["sluice.dev/pool"] == name
+        assert labels["sluice.dev/stage"] == pool.stage
+        assert pool.policy.target == pool.concurrency
+
+
+def test_the_role_names_what_it_scales_and_no_more():
+    objects = render("production")
+    rules = of_kind(objects, "Role")["sluice-autoscaler"]["rules"]
+    workers = [n for n, d in of_kind(objects, "Deployment").items()
+               if d["metadata"]["labels"]["app.kubernetes.io/component"] == "worker"]  # fmt: skip
+    for rule in rules:
+        assert "*" not in rule["verbs"] + rule["resources"]
+        assert "delete" not in rule["verbs"]
+        if rule["apiGroups"] == ["apps"]:
+            assert sorted(rule["resourceNames"]) == sorted(workers)
 
 
 def test_owned_settings_are_really_set_by_the_chart():

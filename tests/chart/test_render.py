@@ -17,6 +17,7 @@ from tests.chart.render import (
     GOLDENS,
     SCHEMA,
     canonical,
+    parse,
     render,
     run,
     schema_with_settings,
@@ -95,7 +96,7 @@ def test_versions_agree():
 
 def test_long_release_names_fit():
     text = run("template", "a" * 53, str(CHART))
-    for found in yaml.safe_load_all(text):
+    for found in parse(text):
         assert len(found["metadata"]["name"]) <= 63
         for value in found["metadata"]["labels"].values():
             assert len(value) <= 63

@@ -50,6 +50,9 @@ TOGETHER = [
     ({"redis": {"url": "redis://r", "existingSecret": "s"}}, "not both"),
     ({"workers": {"parser": {"autoscaling": {"minReplicas": 5}}}}, "workers.parser"),
     ({"workers": {"downloader": {"autoscaling": {"maxReplicas": 50}}}}, "maxConnections"),
+    ({"workers": {"parser": {"enabled": False}}}, "No pool of workers takes the lane critical"),
+    ({"workers": {"parser": {"lanes": ["high"]}}}, "the lane critical of the stage parse"),
+    ({"workers": {"more": {"stage": "parse", "lanes": ["low"]}}}, "both take the lane low"),
 ]
 
 
@@ -59,9 +62,22 @@ def test_values_that_do_not_fit_together(values, words):
         render("minimal", **values)
 
 
-def test_a_pool_of_ones_own_and_none_of_ours():
+def test_a_pool_of_ones_own_beside_ours():
     mine = {"stage": "download", "lanes": ["bulk"], "autoscaling": {"maxReplicas": 1}}
-    objects = render("minimal", workers={"bulk": mine, "parser": {"enabled": False}})
+    rest = {"lanes": ["critical", "high", "default", "low"], "autoscaling": {"maxReplicas": 4}}
+    objects = render("minimal", workers={"bulk": mine, "downloader": rest})
     names = {o["metadata"]["name"] for o in objects if o["kind"] == "Deployment"}
-    assert "sluice-bulk" in names
+    assert {"sluice-bulk", "sluice-downloader"} <= names
+
+
+def test_a_pool_can_take_anothers_place():
+    objects = render(
+        "minimal",
+        workers={
+            "mine": {"stage": "parse", "autoscaling": {"enabled": False}},
+            "parser": {"enabled": False},
+        },
+    )
+    names = {o["metadata"]["name"] for o in objects if o["kind"] == "Deployment"}
+    assert "sluice-mine" in names
     assert "sluice-parser" not in names

@@ -8,7 +8,22 @@
 {{- if not (or $v.redis.url $v.redis.existingSecret) }}{{ fail "Set redis.url or redis.existingSecret; or devDependencies.enabled=true for a trial." }}{{ end -}}
 {{- if not $v.storage.url }}{{ fail "Set storage.url, e.g. s3://bucket; or devDependencies.enabled=true for a trial." }}{{ end -}}
 {{- end -}}
-{{- $connections := mul (add 1 $v.api.replicas $v.scheduler.replicas) $v.database.pool -}}
+{{- range $stage := list "parse" "download" "transcode" -}}
+{{- $taken := dict -}}
+{{- range $name, $_ := $v.workers -}}
+{{- $pool := include "sluice.pool" (dict "root" $ "name" $name) | fromYaml -}}
+{{- if and $pool.enabled (eq $pool.stage $stage) -}}
+{{- range $lane := $pool.lanes | default (list "critical" "high" "default" "low" "bulk") -}}
+{{- if and (hasKey $taken $lane) $pool.autoscaling.enabled (ne $v.autoscaler.mode "none") }}{{ fail (printf "Pools %s and %s both take the lane %s of the stage %s: each would grow for what waits there. Give them lanes of their own." (get $taken $lane) $name $lane $stage) }}{{ end -}}
+{{- $_ := set $taken $lane $name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $lane := list "critical" "high" "default" "low" "bulk" -}}
+{{- if not (hasKey $taken $lane) }}{{ fail (printf "No pool of workers takes the lane %s of the stage %s: what is sent there would wait for ever." $lane $stage) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- $connections := add 1 (mul (add $v.api.replicas $v.scheduler.replicas) $v.database.pool) -}}
 {{- range $name, $_ := $v.workers -}}
 {{- $pool := include "sluice.pool" (dict "root" $ "name" $name) | fromYaml -}}
 {{- if $pool.enabled -}}
@@ -16,6 +31,7 @@
 {{- $connections = add $connections (mul (include "sluice.mostReplicas" (dict "root" $ "pool" $pool) | int) (include "sluice.workerConnections" $pool | int)) -}}
 {{- end -}}
 {{- end -}}
+{{- if ne $v.autoscaler.mode "none" }}{{ $connections = add $connections (mul $v.autoscaler.replicas (include "sluice.autoscalerConnections" $ | int)) }}{{ end -}}
 {{- if gt (int $connections) (int $v.database.maxConnections) -}}
 {{- fail (printf "All processes together may open %d database connections, and database.maxConnections is %d: raise it with the server's max_connections, or lower maxReplicas, concurrency or database.pool." (int $connections) (int $v.database.maxConnections)) -}}
 {{- end -}}
@@ -38,3 +54,5 @@
 
 {{/* A connection for each run, and some for the watch over them. */}}
 {{- define "sluice.workerConnections" -}}{{ add .concurrency 4 }}{{- end -}}
+
+{{- define "sluice.autoscalerConnections" -}}4{{- end -}}

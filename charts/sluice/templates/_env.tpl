@@ -91,3 +91,8 @@ checksum/settings: {{ printf "%s %s %s %s" .Values.presets (include "sluice.sett
   value: {{ $value | toString | quote }}
 {{- end }}
 {{- end -}}
+
+{{- define "sluice.podName" -}}
+- name: SLUICE_POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- end -}}
