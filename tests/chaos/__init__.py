@@ -6,5 +6,6 @@
 - `clients`: submit, repeat, cancel, retry, delete, all along
 - `faults`: what is broken, one every few seconds, from a seeded list
 - `stores`, `storages`: the database, Redis and storage of the run, to break and to read
+- `strays`: processes that outlived their runs
 - `verdict`: what must be true in the end
 """

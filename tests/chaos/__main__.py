@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.chaos.run import Options, Run
 
 #: The form of it that runs with the other tests, beside them and so with more patience.
-SHORT = {"jobs": 40, "minutes": 1.0, "kills": 1, "patience": 240.0}
+SHORT = {"jobs": 24, "minutes": 0.4, "kills": 1, "patience": 150.0}
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=120.0, help="seconds, after the faults")
     parser.add_argument("--kills", type=int, default=5, help="of each failpoint, at least")
     parser.add_argument("--keep", type=Path, help="where data and log go when it fails")
-    parser.add_argument("--short", action="store_true", help="40 jobs, a minute, one kill of each")
+    parser.add_argument("--short", action="store_true", help="24 jobs, 24 s, one kill of each")
     if "--short" in sys.argv:
         parser.set_defaults(**SHORT)
     told = parser.parse_args()
@@ -38,6 +38,7 @@ def main() -> int:
         minutes=told.minutes,
         patience=told.patience,
         kills=told.kills,
+        locks=not told.short,
     )
     # Short: a socket's path has to fit.
     folder = Path(tempfile.mkdtemp(prefix="sluice-chaos-"))

@@ -80,18 +80,18 @@ class Faults:
         seconds: float,
         say: Callable[[str], None],
         *,
-        only: Collection[str] = (),
+        only: Collection[str] | None = None,
         enough: Callable[[], bool] = lambda: False,
     ) -> None:
         """Break things for so long, or until it is enough; everything is undone on return."""
-        chosen = {name: FAULTS[name] for name in only or FAULTS}
+        chosen = {name: FAULTS[name] for name in (FAULTS if only is None else only)}
         end = time.monotonic() + seconds
         due = time.monotonic()
         try:
             while time.monotonic() < end and not enough():
                 self.undo_due()
                 self.seen.update(self._family())
-                if time.monotonic() >= due:
+                if chosen and time.monotonic() >= due:
                     self._one(chosen, say)
                     due = time.monotonic() + self._rng.uniform(*PAUSE)
                 time.sleep(0.1)

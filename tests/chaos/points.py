@@ -24,6 +24,8 @@ FAILPOINTS = {
     "run.hand_back": 1,
     "settle.counted": 1,
 }
+#: The one that only a drain leads to.
+DRAINED = "run.hand_back"
 #: Reached only where storage outlives the machine, which a folder does not.
 NOT_IN_A_FOLDER = frozenset({"download.mid_piece"})
 
@@ -79,7 +81,8 @@ class Points:
     def kills(self, hits: Counter[str]) -> Counter[str]:
         return Counter({n: min(self._most, hits[n] // every) for n, every in self._every.items()})
 
-    def missed(self, hits: Counter[str]) -> list[str]:
-        """Failpoints that did not kill as often as they must."""
+    def missed(self, hits: Counter[str]) -> dict[str, str]:
+        """Failpoints that did not kill as often as they must, with words."""
         done = self.kills(hits)
-        return [f"{n}: {done[n]} in {hits[n]} passes" for n in self._every if done[n] < self._least]
+        short = [name for name in self._every if done[name] < self._least]
+        return {name: f"{name}: {done[name]} in {hits[name]} passes" for name in short}

@@ -21,9 +21,10 @@ from sluice_testing.system import System
 from tests.chaos import links
 from tests.chaos.clients import Clients, Order, orders
 from tests.chaos.faults import DRAIN, Faults
-from tests.chaos.points import NOT_IN_A_FOLDER, Points
+from tests.chaos.points import DRAINED, NOT_IN_A_FOLDER, Points
 from tests.chaos.storages import Shelf, open_shelf
 from tests.chaos.stores import Database, Redis, open_database
+from tests.chaos.strays import strays
 from tests.chaos.verdict import PIECE, Picture, Verdict
 
 #: What a run sets, and why; printed with its result.
@@ -65,6 +66,8 @@ class Options:
     patience: float
     #: How often each failpoint must kill at least.
     kills: int
+    #: Whether locks of the killed, which last a minute, are waited for.
+    locks: bool = True
 
     @property
     def seconds(self) -> float:
@@ -150,37 +153,43 @@ class Run:
             faults.run(options.seconds, self._say)
             # Then in peace but for what leads there, until each failpoint was met or it is late.
             peace = max(PEACE, options.seconds)
-            faults.run(peace, self._say, only=[DRAIN], enough=lambda: not self._missed())
+            faults.run(peace, self._say, only=[DRAIN], enough=lambda: DRAINED not in self._missed())
+            faults.run(peace, self._say, only=[], enough=lambda: not self._missed())
             hits = self._points.silence()
             last, last_at = time.monotonic(), time.time()
             clients.finish()
-            picture = self._settle(engine, shelf, last)
+            picture = self._settle(system, engine, shelf, last)
         except BaseException:
             clients.abort()
             raise
         self._check_all(picture, todo, site, faults, shelf)
+        self._check("no child left", strays(system))
         self._check("clients got right answers", clients.wrong)
-        self._check(f"each failpoint killed {options.kills} times", self._missed(hits))
+        self._check(f"each failpoint killed {options.kills} times", self._missed(hits).values())
         self._tell(picture, clients, faults, hits)
         self._say("last to end, runs in seconds after the last fault:")
         for line in picture.latest(last_at):
             self._say(f"        {line}")
 
-    def _missed(self, hits: Counter[str] | None = None) -> list[str]:
+    def _missed(self, hits: Counter[str] | None = None) -> dict[str, str]:
         now = self._points.hits() if hits is None else hits
         return self._points.missed(now)
 
-    def _settle(self, engine: sa.Engine, shelf: Shelf, last: float) -> Picture:
+    def _left_in_redis(self) -> list[str]:
+        return Redis(self._data).left(locks=self._options.locks)
+
+    def _settle(self, system: System, engine: sa.Engine, shelf: Shelf, last: float) -> Picture:
         """Wait until all is over: first the jobs, then what sweepers have to do."""
         picture = _until(engine, lambda p: not p.active(), last + self._options.patience)
         seconds = time.monotonic() - last
-        self._say(f"{seconds:.0f} s after the last fault: {len(picture.active())} jobs active")
+        late = [f"still {job['status']}: {job['id']} {job['url']}" for job in picture.active()]
+        self._check(f"all jobs ended, {seconds:.0f} s after the last fault", late)
         scratch = self._data / "scratch"
 
         def is_swept(picture: Picture) -> bool:
             rows = picture.outbox or any(job["sweep_at"] for job in picture.jobs)
             files = any(scratch.iterdir()) or any(shelf.storage.unfinished())
-            return not (rows or files or Redis(self._data).left())
+            return not (rows or files or self._left_in_redis() or strays(system))
 
         return _until(engine, is_swept, time.monotonic() + SWEEP)
 
@@ -197,7 +206,7 @@ class Run:
         self._check("nothing twice", verdict.doubles())
         self._check("files right, once", verdict.files())
         self._check("nothing left", verdict.leftovers())
-        self._check("Redis empty", Redis(self._data).left())
+        self._check("Redis empty", self._left_in_redis())
         total, wrong = verdict.refetched()
         if total > PIECE * max(1, faults.kills):
             wrong.append("more than 16 MiB per kill in all")

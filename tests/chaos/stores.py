@@ -100,15 +100,16 @@ class Redis:
 
         return undo
 
-    def left(self) -> list[str]:
-        """Messages, unsettled deliveries and locks that are still there."""
+    def left(self, *, locks: bool = True) -> list[str]:
+        """Messages and unsettled deliveries that are still there; and locks, unless they expire."""
         found = []
         for number in (0, 1):
             with self.client(number) as client:
                 for key in client.scan_iter(count=1000):
                     name = key.decode()
                     is_work = name.startswith("dramatiq:") and _holds_work(client, name)
-                    if is_work or name.startswith("sluice:lock:"):
+                    is_lock = name.startswith("sluice:lock:") and (locks or client.ttl(name) == -1)
+                    if is_work or is_lock:
                         found.append(name)
         return sorted(found)
 
