@@ -94,7 +94,7 @@ def test_last_words(stderr: str, code: str, error_class: ErrorClass) -> None:
 
 @pytest.mark.parametrize(
     ("signal", "code", "words"),
-    [(25, "too_large", "larger than allowed"), (9, "transcode_failed", "killed, most likely")],
+    [(25, "too_large", "larger than allowed"), (11, "transcode_failed", "ended with signal 11")],
 )
 def test_ended_by_a_signal(signal: int, code: str, words: str) -> None:
     error = error_from(exit_code=None, signal=signal, stderr="")

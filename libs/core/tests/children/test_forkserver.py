@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 
 from sluice_core.domain.errors import ErrorClass, SluiceError
 from sluice_core.runtime.children import (
+    ChildResult,
     ExecSpec,
     ForkServer,
     ForkSpec,
@@ -96,6 +98,24 @@ def test_end_is_reported(server, scratch, events, request_, end):
     result = do(server, scratch, events, **request_)
     assert (result.reason, result.exit_code, result.signal) == ("exited", exit_code, signum)
     assert tail in result.stderr_tail
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "signum", "lost"),
+    [
+        ("exited", None, signal.SIGKILL, True),
+        ("exited", None, signal.SIGTERM, True),
+        ("exited", 143, None, True),
+        ("exited", 1, None, False),
+        ("exited", 0, None, False),
+        ("exited", None, signal.SIGSEGV, False),
+        ("exited", None, signal.SIGXFSZ, False),
+        ("canceled", None, signal.SIGKILL, False),
+        ("stalled", None, signal.SIGKILL, False),
+    ],
+)
+def test_only_who_was_ended_by_somebody_else_was_lost(reason, exit_code, signum, lost):
+    assert ChildResult(reason, exit_code, signum, "").was_lost is lost
 
 
 def test_memory_limit(server, scratch, events):
@@ -195,6 +215,18 @@ def test_server_that_can_not_import_its_module_fails_the_run(env, tmp_path, scra
         pytest.raises(SluiceError, match="fork server ended"),
     ):
         do(server, scratch, events, "hello", text="")
+
+
+def test_server_that_is_killed_before_the_child_started_loses_the_run(server, scratch, events):
+    do(server, scratch, events, "hello", text="warm")
+    os.kill(server.pid, signal.SIGSTOP)
+
+    def kill_server():
+        os.kill(server.pid, signal.SIGKILL)
+
+    killer = threading.Timer(0.3, kill_server)
+    killer.start()
+    assert do(server, scratch, events, "hello", text="").was_lost
 
 
 def test_modules_in_the_working_folder_are_not_imported(env, tmp_path, scratch, events):

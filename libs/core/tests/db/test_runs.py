@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs, liveness, moves, outbox, runs
+from sluice_core.adapters.db import claims, jobs, liveness, moves, outbox, runs
 from sluice_core.adapters.db.dead_letters import list_page
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Job, Progress
@@ -102,6 +102,32 @@ def test_losses_after_progress_do_not_count(engine: sa.Engine) -> None:
             assert lost is not None
             assert lost[0].losses == 0
             run = start_run(c, run.job.id)
+
+
+def test_a_lost_media_child_is_a_loss_although_its_worker_lives(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        run = run_at(c, Actor.DOWNLOAD)
+        liveness.mark_progressed(c, run.attempt_id)
+        job, (order,) = lose_child(c, run)
+        assert (job.waiting_for, job.tries, job.losses) == (WaitingFor.WORKER, 0, 0)
+        assert order.epoch == job.epoch == run.job.epoch
+        for losses in (1, 2):
+            run = start_run(c, job.id)
+            job, (order,) = lose_child(c, run)
+            assert (job.waiting_for, job.tries, job.losses) == (WaitingFor.WORKER, 0, losses)
+        job, orders = lose_child(c, start_run(c, job.id))
+        assert (job.status, orders) == (Status.FAILED, [])
+        assert job.error is not None
+        assert job.error.code == "worker_lost"
+        last = jobs.attempts_of(c, job.id)[-1]
+        assert (last.outcome, last.error_message) == ("child_lost", "signal 9")
+        assert outbox.of_job(c, job.id) == []
+        (letter,) = list_page(c, before_id=None, limit=9)
+        assert letter.job_id == job.id
+
+
+def lose_child(c: sa.Connection, run: claims.Claim) -> tuple[Job, list[outbox.OutboxRow]]:
+    return liveness.lose_child(c, run, "signal 9", max_losses=3, sweep_at=NOW, now=NOW)
 
 
 def test_a_lost_child_that_is_put_aside_asks_its_parent(engine: sa.Engine) -> None:

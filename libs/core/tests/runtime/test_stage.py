@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import time
 from dataclasses import replace
 from threading import Event
@@ -15,6 +18,8 @@ from sluice_core.domain.errors import ErrorClass, HandBackError, SluiceError
 from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
+from sluice_core.runtime.children import ExecSpec, child_environment
+from sluice_core.runtime.children import run as run_child
 from sluice_core.runtime.run import Advance, Expanded, Finished
 from sluice_testing.factories import fail
 
@@ -261,6 +266,73 @@ def test_a_cancel_is_told_to_the_run(rig, wait_for):
 
     rig.run(handle, message)
     assert rig.now(job).status is Status.CANCELED
+
+
+# -- children that somebody else ended -------------------------------------------------------------
+
+
+def sleep_in_a_child(run, act):
+    """Run a command, and `act` on its process id once it has begun."""
+
+    def begun(pid, started):
+        run.on_child(pid, started)
+        act(pid)
+
+    spec = ExecSpec(
+        argv=[sys.executable, "-c", "import time; time.sleep(60)"],
+        scratch=run.scratch,
+        env=child_environment(home=run.scratch, base={}),
+    )
+    result = run_child(spec, on_line=print, deadline_s=60, stop=lambda: None, on_start=begun)
+    assert result.was_lost
+    raise run.lost_child(result)
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_child_costs_no_try_and_what_it_fetched_stays(rig):
+    job, message = rig.job_at()
+
+    def handle(run):
+        (run.scratch / "part").write_bytes(b"abc")
+        sleep_in_a_child(run, kill)
+
+    rig.run(handle, message)
+    now = rig.now(job)
+    assert (now.status, now.waiting_for) == (Status.DOWNLOADING, WaitingFor.WORKER)
+    assert (now.tries, now.losses) == (0, 1)
+    assert rig.attempts(job)[-1].outcome == "child_lost"
+    assert waiting(rig) == 1
+    folder = f"{job.id}.download.{now.epoch}"
+    assert (rig.loaded.store.scratch_dir / folder / "part").exists()
+
+
+def test_a_child_killed_while_its_worker_drains_is_handed_back(rig):
+    job, message = rig.job_at()
+
+    def drain_and_kill(pid):
+        rig.deps().drain.set()
+        kill(pid)
+
+    rig.run(lambda run: sleep_in_a_child(run, drain_and_kill), message)
+    assert rig.now(job).losses == 0
+    assert rig.attempts(job)[-1].outcome == "handed_back"
+
+
+def test_a_child_killed_after_a_cancel_leaves_the_job_canceled(rig):
+    job, message = rig.job_at()
+
+    def cancel_and_kill(pid):
+        with write(rig.engine) as c:
+            moves.cancel(c, job.id, now=time.time())
+        kill(pid)
+
+    rig.run(lambda run: sleep_in_a_child(run, cancel_and_kill), message)
+    assert rig.now(job).status is Status.CANCELED
+    assert rig.attempts(job)[-1].outcome == "canceled"
+    assert waiting(rig) == 0
 
 
 # -- hand-back -----------------------------------------------------------------------------------

@@ -250,7 +250,9 @@ class AttemptModel(BaseModel):
     delivered_at: datetime | None
     claimed_at: datetime
     ended_at: datetime | None
-    outcome: Literal["ok", "failed", "retry", "handed_back", "lost", "canceled"] | None
+    outcome: (
+        Literal["ok", "failed", "retry", "handed_back", "lost", "child_lost", "canceled"] | None
+    )
     error: dict[str, str] | None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sluice_core.adapters.layout import read_layout
-from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.errors import ChildLostError, SluiceError
 from sluice_core.runtime.children import (
     ChildResult,
     EndReason,
@@ -35,6 +35,9 @@ TAIL_SECONDS = 10.0
 #: ffprobe's whole answer in characters: a thousand streams are far less.
 _MAX_ANSWER = 4 * 1024 * 1024
 
+#: ffmpeg's status after a signal that it obeyed.
+_ASKED = 255
+
 _GIB = 1024**3
 
 #: x264 holds some fifty frames; of 8K they are 2.5 GB.
@@ -52,6 +55,7 @@ class Workplace:
         stall_s: seconds without progress until a child is ended.
         server: starts commands some 20 ms sooner.
         on_start: process group and start time of each child, for `is_alive`.
+        lost_child: what to raise for a child that somebody else ended.
         limits: memory and file size.
 
     """
@@ -62,6 +66,7 @@ class Workplace:
     stall_s: float | None = 60.0
     server: ForkServer | None = None
     on_start: Callable[[int, int], None] = lambda _pid, _start_time: None
+    lost_child: Callable[[ChildResult], Exception] = lambda result: ChildLostError(result.how)
     limits: Limits = field(default_factory=lambda: Limits(memory=MEMORY))
 
     def spec(self, argv: Sequence[str]) -> ExecSpec:
@@ -81,6 +86,7 @@ def probe(path: Path, *, ffprobe: Path, place: Workplace) -> Probe:
     Raises:
         SluiceError: `bad_media`; `incomplete` when the file is empty or its structure says that
             bytes are missing; `storage_error`, `stalled`.
+        ChildLostError: somebody else ended the child.
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
 
     """
@@ -100,7 +106,7 @@ def probe(path: Path, *, ffprobe: Path, place: Workplace) -> Probe:
     )
     if result.reason == EndReason.DEADLINE:
         raise SluiceError("looking into the file took too long", code="stalled")
-    _raise_for_stop(result)
+    _raise_for_stop(result, place)
     if not result.ok:
         # Cut files are unreadable too; what is missing explains more than "not playable".
         if not layout.complete:
@@ -116,6 +122,7 @@ def last_time(path: Path, found: Probe, *, ffprobe: Path, place: Workplace) -> f
 
     Raises:
         SluiceError: as `probe`.
+        ChildLostError: somebody else ended the child.
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
 
     """
@@ -134,7 +141,7 @@ def last_time(path: Path, found: Probe, *, ffprobe: Path, place: Workplace) -> f
         stall_s=PROBE_TIMEOUT,
         on_start=place.on_start,
     )
-    _raise_for_stop(result)
+    _raise_for_stop(result, place)
     if not result.ok:
         raise _error(result, probing=True)
     return latest[0] - (found.start_time or 0.0)
@@ -159,6 +166,7 @@ def convert(
 
     Raises:
         SluiceError: see `errors.error_from`; `hard_time_limit`, `stalled`.
+        ChildLostError: somebody else ended the child.
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
 
     """
@@ -171,7 +179,7 @@ def convert(
         marker=lambda: (marker(), _written_at(output)),
         on_start=place.on_start,
     )
-    _raise_for_stop(result)
+    _raise_for_stop(result, place)
     if not result.ok:
         raise _error(result)
     if is_cut_short(result.stderr_tail):
@@ -210,7 +218,14 @@ def _error(result: ChildResult, *, probing: bool = False) -> SluiceError:
     )
 
 
-def _raise_for_stop(result: ChildResult) -> None:
+def _raise_for_stop(result: ChildResult, place: Workplace) -> None:
     error = error_for(result.reason)
     if error is not None:
         raise error
+    if result.was_lost or _left_when_asked(result):
+        raise place.lost_child(result)
+
+
+def _left_when_asked(result: ChildResult) -> bool:
+    """So ffmpeg ends after SIGTERM, without a word at the level that we listen to."""
+    return result.exit_code == _ASKED and not result.stderr_tail.strip()

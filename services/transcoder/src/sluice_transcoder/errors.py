@@ -84,7 +84,6 @@ _TABLE: tuple[tuple[re.Pattern[str], str, ErrorClass | None, str], ...] = tuple(
 #: In a run that ended well: what was read is less than what should be there.
 _CUT_SHORT = re.compile(r"partial file|File ended prematurely")
 
-_SIGKILL = 9
 _SIGXFSZ = 25
 
 
@@ -105,10 +104,6 @@ def error_from(
             return SluiceError(words, code=code, error_class=error_class)
     if signal == _SIGXFSZ:
         return SluiceError(code="too_large")
-    if signal == _SIGKILL:
-        return SluiceError(
-            "the converter was killed, most likely for memory", code="transcode_failed"
-        )
     if probing and signal is None:
         return SluiceError(code="bad_media")
     how = f"signal {signal}" if signal is not None else f"status {exit_code}"

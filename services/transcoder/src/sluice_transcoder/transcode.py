@@ -79,6 +79,7 @@ def transcode(
     Raises:
         SluiceError: `bad_media`, `incomplete`, `no_media`, `transcode_failed`, `disk_full`,
             `too_large`, `storage_error`, `stalled`, `hard_time_limit`.
+        ChildLostError: somebody else ended a child.
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
 
     """

@@ -78,6 +78,7 @@ def handle(
                 stall_s=run.deps.limits.stall_timeout,
                 server=server,
                 on_start=run.on_child,
+                lost_child=run.lost_child,
             ),
             on_progress=lambda p: run.progress(to_progress(p)),
         )

@@ -155,6 +155,10 @@ class BrokerAwayError(Exception):
     """Redis does not answer. Never a job's failure: the outbox keeps what must be sent."""
 
 
+class ChildLostError(Exception):
+    """A media child was ended from outside: as when its worker is lost, and no try of the job's."""
+
+
 class StaleRunError(Exception):
     """Another run owns the job by now; nothing that this run does may be written."""
 

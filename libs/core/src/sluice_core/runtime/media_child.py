@@ -80,6 +80,7 @@ def call(
 
     Raises:
         SluiceError: as the child said; `stalled`, `timeout`; `internal` when it crashed.
+        ChildLostError: somebody else ended it.
         CanceledRunError, StaleRunError, HandBackError: as the run was told.
 
     """
@@ -112,6 +113,8 @@ def call(
     run.raise_for(result.reason)
     if failure is not None:
         raise failure
+    if result.was_lost:
+        raise run.lost_child(result)
     if not result.ok:
         log.error("child_crashed", status=result.exit_code, signal=result.signal,
                   stderr=result.stderr_tail)  # fmt: skip

@@ -17,6 +17,7 @@ from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import (
     BrokerAwayError,
+    ChildLostError,
     StoreAwayError,
 )
 from sluice_core.domain.job import Artifact, Job, Progress
@@ -24,7 +25,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.limits import time_limits
 from sluice_core.domain.paths import RunId
 from sluice_core.domain.progress import Durable, ProgressGate
-from sluice_core.runtime.children import EndReason, error_for, is_alive
+from sluice_core.runtime.children import ChildResult, EndReason, error_for, is_alive
 from sluice_core.runtime.children.launch import kill_group
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
@@ -159,6 +160,17 @@ class Run:
         child = self._child
         if child is not None and is_alive(*child):
             kill_group(child[0])
+
+    def lost_child(self, result: ChildResult) -> ChildLostError:
+        """What to raise for a child that somebody else ended.
+
+        Raises:
+            SluiceError, CanceledRunError, StaleRunError, HandBackError: it was ours to end, or it
+                would have been a moment later.
+
+        """
+        self.check()
+        return ChildLostError(f"its child was ended from outside, {result.how}")
 
     def on_child(self, pid: int, started: int) -> None:
         """Remember the media child, so that a later run can prove it gone."""

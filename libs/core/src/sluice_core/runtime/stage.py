@@ -10,11 +10,12 @@ from enum import StrEnum
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import claims, dead_letters, jobs, runs, sweeps
+from sluice_core.adapters.db import claims, dead_letters, jobs, liveness, runs, sweeps
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import (
+    ChildLostError,
     HandBackError,
     SluiceError,
     StaleRunError,
@@ -23,6 +24,7 @@ from sluice_core.domain.errors import (
 from sluice_core.domain.job import Job, JobError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import final_key, work_key
+from sluice_core.domain.quarantine import max_losses
 from sluice_core.domain.retry import RetryIn, decide
 from sluice_core.runtime.admission import admit, pause_host
 from sluice_core.runtime.alone import run_alone
@@ -198,6 +200,9 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
         now = deps.clock()
         ended = _end(deps, run, lambda c: _with_order(runs.hand_back(c, run.claim, now=now)))
         word, keep = "handed_back", resumable
+    except ChildLostError as exc:
+        ended = _end(deps, run, _loss_of(deps, run, exc))
+        word, keep = "child_lost", resumable
     except (StaleRunError, StoreAwayError):
         raise
     except Exception as exc:
@@ -271,6 +276,24 @@ def _failure_of(deps: StageDeps, run: Run, exc: SluiceError) -> Ending:
             run.claim,
             error,
             dead=decision.exhausted,
+            sweep_at=now + deps.settings.jobs.retention_partial,
+            now=now,
+        )
+
+    return store
+
+
+def _loss_of(deps: StageDeps, run: Run, exc: ChildLostError) -> Ending:
+    """The job goes on elsewhere, or is put aside when this process was its own."""
+    now = deps.clock()
+    log.error("child_lost", losses=run.job.losses, reason=str(exc))
+
+    def store(connection: sa.Connection) -> tuple[Job, list[OutboxRow]]:
+        return liveness.lose_child(
+            connection,
+            run.claim,
+            str(exc),
+            max_losses=max_losses(deps.limits.lone_losses, seen=True),
             sweep_at=now + deps.settings.jobs.retention_partial,
             now=now,
         )

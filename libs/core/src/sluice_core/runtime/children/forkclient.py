@@ -78,8 +78,13 @@ class ForkServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def request(self, header: Mapping[str, object], fds: Sequence[int]) -> None:
+    def request(
+        self, header: Mapping[str, object], fds: Sequence[int]
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
         """Hand a request to the server, which then owns copies of `fds`.
+
+        Returns:
+            the server's process.
 
         Raises:
             SluiceError: `internal`, the server can't be reached even after a new start.
@@ -99,6 +104,9 @@ class ForkServer:
                     self._send(body, fds)
                 except OSError as exc:
                     raise SluiceError("the fork server does not answer", code="internal") from exc
+            if self._process is None:
+                raise SluiceError("the fork server does not answer", code="internal")
+            return self._process
 
     def _start(self) -> None:
         self._end(timeout=0)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Spec = ForkSpec | ExecSpec
 
+#: Seconds that a fork server may still live after it let go of its pipes.
+_SERVER_END = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -109,7 +112,7 @@ class _ForkedChild:
             self.news: int | None = self._status
             fds = (pipes.stdout_w, pipes.stderr_w, status_w, lock, request.fileno())
             try:
-                server.request(_header(spec), fds)
+                self._server = server.request(_header(spec), fds)
             except BaseException:
                 pipes.close()
                 raise
@@ -141,8 +144,12 @@ class _ForkedChild:
             self._started = Started(pid=int(word), start_time=int(rest))
 
     def _on_eof(self) -> None:
-        """The fork server is gone, and the kernel has ended its children with SIGKILL."""
-        if self._started is None:
+        """The fork server is gone, and the kernel has ended its children with SIGKILL.
+
+        One that had not started yet never will: that is the server's fault, e.g. of its imports,
+        unless somebody has killed it.
+        """
+        if self._started is None and self._server.wait(_SERVER_END) >= 0:
             raise SluiceError("the fork server ended before the child started", code="internal")
         self._ended = Ended(exit_code=None, signal=9)
 

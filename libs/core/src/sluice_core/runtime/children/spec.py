@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 LOCK_NAME = ".writer.lock"
 
 _GIB = 1024**3
+
+#: What a process brings upon itself: by its own faults, or by a limit that it was given.
+_OWN_DOING = frozenset(
+    {
+        *(signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT),
+        *(signal.SIGTRAP, signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGXCPU),
+    }
+)
+#: With this status a child of ours leaves that was asked to end.
+_TERMINATED = 128 + signal.SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +113,19 @@ class ChildResult:
     @property
     def ok(self) -> bool:
         return self.reason == EndReason.EXITED and self.exit_code == 0
+
+    @property
+    def how(self) -> str:
+        """Its end in two words."""
+        if self.signal is None:
+            return f"status {self.exit_code}"
+        return f"signal {self.signal}"
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether somebody else ended it: the kernel for want of memory, a person, a fault."""
+        if self.reason != EndReason.EXITED:
+            return False
+        if self.signal is None:
+            return self.exit_code == _TERMINATED
+        return self.signal not in _OWN_DOING

@@ -1,0 +1,148 @@
+"""Media children that somebody else kills cost a healthy job nothing; one that always dies ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from contextlib import closing, suppress
+
+import psutil
+import pytest
+
+from sluice_testing.system import running, until
+
+MIB = 1024 * 1024
+#: Counted losses after which a job runs alone, and the one there that ends it.
+LOSSES = 3
+
+
+@pytest.fixture(scope="module")
+def system(world, tmp_path_factory):
+    allow = world.url("").removeprefix("http://").rstrip("/")
+    folder = tmp_path_factory.mktemp("children") / "data"
+    with running(folder, SLUICE_EGRESS_ALLOW=allow) as started:
+        yield started
+
+
+@pytest.fixture
+def site(world):
+    world.reset()
+    yield world
+    world.reset()
+
+
+def rows(system, query, *values):
+    with closing(sqlite3.connect(system.data / "sluice.db", timeout=10)) as db:
+        return db.execute(query, values).fetchall()
+
+
+def outcomes(system, job, stage="download"):
+    query = "SELECT outcome FROM attempts WHERE job_id = ? AND stage = ? ORDER BY number"
+    return [outcome for (outcome,) in rows(system, query, job["id"], stage)]
+
+
+def assert_whole(system, site, jobs, links):
+    """All ended in SUCCESS with the site's own bytes, first tries, and no folder is left."""
+    ended = system.wait([job["id"] for job in jobs], timeout=60)
+    for job, link in zip(ended, links, strict=True):
+        assert (job["status"], job["error"]) == ("SUCCESS", None)
+        assert [file["sha256"] for file in job["files"]] == [site.sha256(link)]
+        found = rows(system, "SELECT losses, tries FROM jobs WHERE id = ?", job["id"])
+        assert found == [(0, 1)]
+        left = (system.data / "scratch").glob(f"{job['id']}.*")
+        until(lambda left=left: not list(left), timeout=30)
+
+
+def child_of(system, job, *, progressed=False):
+    """Process id of the job's downloading child that lives now; None when there is none."""
+    query = (
+        "SELECT child_pid FROM attempts WHERE job_id = ? AND ended_at IS NULL"
+        " AND stage = 'download' AND child_pid IS NOT NULL AND progressed >= ?"
+    )
+    for (pid,) in rows(system, query, job["id"], progressed):
+        if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            return pid
+    return None
+
+
+def kill_child(system, job, *, progressed=False, how=signal.SIGKILL):
+    pid = until(lambda: child_of(system, job, progressed=progressed), timeout=40)
+    os.kill(pid, how)
+    until(lambda: child_of(system, job) != pid, timeout=20)
+
+
+def test_kills_with_progress_between_cost_nothing(system, site):
+    link = f"/big/{24 * MIB}.mp4"
+    site.control(link, throttle=3 * MIB)
+    job = system.submit(site.url(link), preset="original")
+    for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        kill_child(system, job, progressed=True, how=how)
+    site.control(link)
+    assert_whole(system, site, [job], [link])
+    assert outcomes(system, job) == ["child_lost"] * 5 + ["ok"]
+    assert site.stats(link).bytes < 24 * MIB + 5 * 2 * MIB
+
+
+def test_a_job_whose_child_always_dies_is_put_aside_and_its_neighbour_is_not(system, site):
+    bad, good = f"/big/{9 * MIB}.mp4", f"/big/{8 * MIB}.mp4"
+    site.control(bad, stall=1000)
+    site.control(good, throttle=MIB)
+    neighbour = system.submit(site.url(good), preset="original")
+    job = system.submit(site.url(bad), preset="original")
+    for _ in range(LOSSES):
+        kill_child(system, job)
+    [ended] = system.wait([job["id"]], timeout=20)
+    assert (ended["status"], ended["error"]["code"]) == ("FAILED", "worker_lost")
+    assert outcomes(system, job) == ["child_lost"] * LOSSES
+    workers = rows(system, "SELECT DISTINCT worker FROM attempts WHERE job_id = ?", job["id"])
+    # The parser, the downloader, and the process of its own.
+    assert len(workers) == 3
+    letters = system.http.get("/v1/dead-letters").json()["dead_letters"]
+    assert [letter["job_id"] for letter in letters] == [job["id"]]
+    site.control(good)
+    assert_whole(system, site, [neighbour], [good])
+    assert outcomes(system, neighbour) == ["ok"]
+
+
+def test_a_killed_fork_server_takes_its_children_along_and_no_tries(system, site):
+    links = [f"/big/{n * MIB}.mp4" for n in (10, 11)]
+    for link in links:
+        site.control(link, throttle=3 * MIB)
+    jobs = [system.submit(site.url(link), preset="original") for link in links]
+    for _ in range(2):
+        children = [
+            psutil.Process(until(lambda j=job: child_of(system, j, progressed=True), timeout=40))
+            for job in jobs
+        ]
+        [server] = {child.ppid() for child in children}
+        os.kill(server, signal.SIGKILL)
+        psutil.wait_procs(children, timeout=10)
+    for link in links:
+        site.control(link)
+    assert_whole(system, site, jobs, links)
+    assert [outcomes(system, job) for job in jobs] == [["child_lost", "child_lost", "ok"]] * 2
+
+
+def test_a_killed_encode_begins_anew_and_uses_up_no_try(system, site):
+    worker = system.part("transcoder")
+    job = system.submit(site.url("/mp4/long.mp4"), preset="audio-opus")
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        encoder = until(lambda: encoder_of(worker), timeout=30, every=0.001)
+        encoder.suspend()
+        encoder.send_signal(how)
+        encoder.resume()
+        psutil.wait_procs([encoder], timeout=10)
+    [ended] = system.wait([job["id"]], timeout=90)
+    assert (ended["status"], ended["error"]) == ("SUCCESS", None)
+    assert outcomes(system, job, "transcode") == ["child_lost", "child_lost", "ok"]
+    assert rows(system, "SELECT tries FROM jobs WHERE id = ?", job["id"]) == [(1,)]
+
+
+def encoder_of(worker):
+    """The worker's ffmpeg, if one runs now."""
+    with suppress(psutil.Error):
+        for process in worker.children(recursive=True):
+            if "-progress" in process.cmdline():
+                return process
+    return None
