@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sluice_core.adapters.db import access
-from sluice_core.adapters.db.engine import check, open_engine, read, write
+from sluice_core.adapters.db.engine import check, open_engine, read, revision, write
 
 KEY = "chosen-by-the-operator-0123456789-abcdef"
 
@@ -68,3 +68,17 @@ def test_what_is_wrong_is_one_sentence_and_exit_2(tmp_path):
     status, said = ended(migrate("nonsense"))
     assert status == 2
     assert len(said.strip().splitlines()) == 1
+
+
+def test_going_back_to_this_release_leaves_the_tables_of_a_newer_one(empty_url):
+    assert ended(migrate(empty_url))[0] == 0
+    engine = open_engine(empty_url)
+    with write(engine) as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql("ALTER TABLE jobs ADD COLUMN of_the_future TEXT")
+    status, said = ended(migrate(empty_url))
+    assert status == 0, said
+    check(engine)
+    with read(engine) as connection:
+        assert revision(connection) == "9999"
+    engine.dispose()

@@ -155,7 +155,7 @@ def check(engine: sa.Engine) -> None:
     try:
         with read(engine) as connection:
             tables = set(sa.inspect(connection).get_table_names())
-            found = _revision(connection) if "alembic_version" in tables else None
+            found = revision(connection)
     except StoreAwayError as exc:
         raise ConfigError(f"The database does not answer: {exc}.") from exc
     if "jobs" not in tables or found is None:
@@ -167,6 +167,9 @@ def check(engine: sa.Engine) -> None:
         )
 
 
-def _revision(connection: sa.Connection) -> str | None:
+def revision(connection: sa.Connection) -> str | None:
+    """Of the tables that there are; None when there are none yet."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
     version = sa.table("alembic_version", sa.column("version_num", sa.String))
     return connection.execute(sa.select(version.c.version_num)).scalar_one_or_none()
