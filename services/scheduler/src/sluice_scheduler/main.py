@@ -5,24 +5,26 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 import structlog
 
 from sluice_core.adapters import logs, settings
-from sluice_core.adapters.db import collections, job_counts
-from sluice_core.adapters.db.engine import read, write
+from sluice_core.adapters.db import collections
+from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, SluiceError, StoreAwayError
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import StageWorker, declare_actor
+from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps, make_deps, open_deps, open_waker
+from sluice_core.runtime.probes import Probes
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import tell
 from sluice_core.runtime.signals import EndSignals
 from sluice_core.runtime.worker import EXIT_CONFIG, EXIT_OK, EXIT_UNHEALTHY, keep_letter
-from sluice_scheduler import reconcile, relay, sweep
+from sluice_scheduler import counts, reconcile, relay, sweep
 from sluice_scheduler.beats import BeatWatch
 from sluice_scheduler.notify import notifier
 from sluice_scheduler.pauses import PauseMirror
@@ -83,6 +85,7 @@ def serve(loaded: Settings) -> int:
     told = EndSignals()
     told.listen()
     with ExitStack() as stack:
+        probes = stack.enter_context(closing(Probes(loaded)))
         deps = open_deps(Actor.SETTLE, loaded, stack)
         notify_deps = make_deps(
             Actor.NOTIFY,
@@ -97,10 +100,13 @@ def serve(loaded: Settings) -> int:
         workers = [settler(deps, paused=pauses.known), notifier(notify_deps, paused=pauses.known)]
         scheduling = Scheduling(deps)
         scheduling.start()
-        for worker in workers:
+        for stage, worker in zip((Actor.SETTLE, Actor.NOTIFY), workers, strict=True):
+            probes.watch(stage, worker)
             worker.start()
+        probes.check(lambda: "" if scheduling.is_alive() else "the thread of built-in tasks died")
+        probes.started()
         log.info("scheduler_ready")
-        status = _loop(Duties(deps, scheduling, pauses).tasks(), workers, scheduling, told)
+        status = _loop(Duties(deps, scheduling, pauses).tasks(), probes, told)
         scheduling.stop()
         for worker in workers:
             worker.drain(DRAIN_GRACE)
@@ -108,17 +114,13 @@ def serve(loaded: Settings) -> int:
         return status
 
 
-def _loop(
-    tasks: list[Task], workers: list[StageWorker], scheduling: Scheduling, told: EndSignals
-) -> int:
+def _loop(tasks: list[Task], probes: Probes, told: EndSignals) -> int:
     while not told.count:
         for task in tasks:
             task.turn(time.monotonic())
-        reasons = [health.reason for w in workers if not (health := w.healthy()).ok]
-        if not scheduling.is_alive():
-            reasons.append("the thread of built-in tasks died")
-        if reasons:
-            log.error("worker_unhealthy", reason=reasons[0])
+        reason = probes.unlive()
+        if reason:
+            log.error("worker_unhealthy", reason=reason)
             return EXIT_UNHEALTHY
         told.wait(TICK)
     return EXIT_OK
@@ -181,7 +183,7 @@ class Duties:
             Task("settle_forgotten", 2.0, self.settle_forgotten),
             Task("sweep", 2.0, self.sweep),
             Task("unfinished_puts", 30.0, self.drop_unfinished),
-            Task("counts", 5.0, self.add_up),
+            Task("counts", 1.0, lambda: counts.add_up(self._deps.engine)),
             Task("dead_consumers", 5.0, self.return_messages),
             Task("orphans", 10.0, self.find_orphans),
             Task("lost_messages", 15.0, self.find_lost_messages),
@@ -198,13 +200,15 @@ class Duties:
         if self._emptied.check():
             # Or what comes back would be fetched although it is paused.
             self._pauses.turn()
-            count = self._republish(published_before=self._deps.clock())
-            log.warning("redis_was_empty", republished=count)
+            republished = self._republish(published_before=self._deps.clock())
+            log.warning("redis_was_empty", republished=republished)
+            self._reconciled("emptied_redis")
 
     def find_lost_messages(self) -> None:
-        count = self._republish(published_before=self._deps.clock() - relay.LOST_AFTER)
-        if count:
-            log.warning("messages_lost", republished=count)
+        lost = self._republish(published_before=self._deps.clock() - relay.LOST_AFTER)
+        if lost:
+            log.warning("messages_lost", republished=lost)
+            self._reconciled("lost_message", lost)
 
     def _republish(self, published_before: float) -> int:
         deps = self._deps
@@ -238,21 +242,14 @@ class Duties:
         keep = self._deps.settings.jobs.retention_files
         reconcile.unsettled(self._deps.engine, expires_at=now + keep, now=now)
 
-    def add_up(self) -> None:
-        """Keep what readers of job counts have to add up small."""
-        with read(self._deps.engine) as connection:
-            if not job_counts.has_changes(connection):
-                return
-        while True:
-            with write(self._deps.engine) as connection:
-                folded = job_counts.fold(connection)
-            if folded < job_counts.BATCH:
-                return
-
     def return_messages(self) -> None:
         returned = self._deps.broker.requeue_dead()
         if returned:
             log.warning("messages_of_dead_workers", returned=returned)
+            self._reconciled("dead_consumer", returned)
+
+    def _reconciled(self, what: str, number: int = 1) -> None:
+        count(self._deps.engine, "reconciled_total", number, what=what)
 
     def sweep(self) -> None:
         deps = self._deps

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import collections, liveness, sweeps
+from sluice_core.adapters.db import collections, liveness, sweeps, tallies
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.quarantine import max_losses
+from sluice_core.domain.tallies import Tally
 from sluice_scheduler.beats import BeatWatch
 
 log = structlog.get_logger(__name__)
@@ -53,6 +54,8 @@ def lost_workers(
                 sweep_at=now + keep_partial,
                 now=now,
             )
+            if taken is not None:
+                tallies.note(connection, [Tally("reconciled_total", {"what": "lost_worker"})])
         if taken is not None:
             job, orders = taken
             log.warning("worker_lost", attempt=attempt_id, losses=job.losses, **job.log_context())
@@ -68,6 +71,9 @@ def orphans(engine: sa.Engine, *, now: float) -> list[OutboxRow]:
         return []
     with write(engine) as connection:
         rows = sweeps.adopt_orphans(connection, older_than=now - ORPHAN_AFTER, now=now, limit=BATCH)
+        if rows:
+            adopted = Tally("reconciled_total", {"what": "orphan"}, len(rows))
+            tallies.note(connection, [adopted])
     if rows:
         log.warning("orphans_adopted", jobs=[row.job_id for row in rows])
     return rows
@@ -83,5 +89,7 @@ def unsettled(engine: sa.Engine, *, expires_at: float, now: float) -> int:
             job = collections.settle(
                 connection, parent_id, expires_at=expires_at, sweep_at=now, now=now
             )
+            if job is not None:
+                tallies.note(connection, [Tally("reconciled_total", {"what": "unsettled_parent"})])
         ended += job is not None
     return ended

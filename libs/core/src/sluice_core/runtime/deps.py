@@ -32,6 +32,7 @@ from sluice_core.runtime.broker.middleware.log_context import LogContext
 from sluice_core.runtime.broker.middleware.recycle import resident_memory
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
 from sluice_core.runtime.broker.middleware.time_limit import final_guard
+from sluice_core.runtime.counting import count
 from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.hosts import HostGate
 from sluice_core.runtime.locks import RunLocks
@@ -130,7 +131,9 @@ def make_deps(
         # Time limit last: its exception must not land in another hook.
         middleware=[
             LogContext(),
-            IdempotencyLock(locks),
+            IdempotencyLock(
+                locks, lambda: count(engine, "lock_contended_total", stage=stage.value)
+            ),
             DrainNotice(drain),
             CurrentMessage(),
             final_guard(),

@@ -22,7 +22,9 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.runtime import alone, scratch
 from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.recycle import Recycle
+from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps, open_deps, open_waker
+from sluice_core.runtime.probes import Probes
 from sluice_core.runtime.signals import EndSignals
 from sluice_core.runtime.stage import Handler, run_stage
 
@@ -82,16 +84,20 @@ def serve(
     with ExitStack() as stack:
         signals = stack.enter_context(closing(EndSignals()))
         signals.listen()
+        probes = stack.enter_context(closing(Probes(loaded)))
         deps = replace(open_deps(stage, loaded, stack), program=program)
         handler = stack.enter_context(open_handler(deps))
         recycle = Recycle.of(deps.limits, wake=signals.wake)
         worker = stage_worker(deps, handler, recycle)
+        probes.watch(stage, worker)
+        probes.check(lambda: "the watch over runs is stuck" if deps.running.is_stuck() else "")
         _look_for_a_mark(deps)
         deps.running.read_wishes()
         worker.start()
         deps.running.start()
+        probes.started()
         log.info("worker_ready", stage=stage.value, worker=deps.worker_id)
-        status = _until_told(deps, worker, signals, recycle)
+        status = _until_told(deps, probes, worker, signals, recycle)
         _end(deps, worker, signals)
         return status
 
@@ -194,21 +200,25 @@ def keep_letter(deps: StageDeps, raw: bytes, reason: str) -> None:
     log.warning("dead_letter", reason=reason)
 
 
-def _until_told(deps: StageDeps, worker: StageWorker, signals: EndSignals, recycle: Recycle) -> int:
+def _until_told(
+    deps: StageDeps, probes: Probes, worker: StageWorker, signals: EndSignals, recycle: Recycle
+) -> int:
     next_sweep = 0.0
     while not signals.count:
         if recycle.reason is not None:
             log.info("worker_retired", reason=recycle.reason)
+            count(deps.engine, "worker_retired_total", reason=recycle.reason)
             return EXIT_OK
         if _has_drained(deps, worker):
             return EXIT_OK
         if time.monotonic() >= next_sweep:
             next_sweep = time.monotonic() + SWEEP_EVERY
             _sweep_scratch(deps)
-        health = worker.healthy()
-        if not health.ok or deps.running.is_stuck():
+        reason = probes.unlive()
+        if reason:
             # A process that lost a part of itself would only look alive.
-            log.error("worker_unhealthy", reason=health.reason or "the watch over runs is stuck")
+            log.error("worker_unhealthy", reason=reason)
+            count(deps.engine, "worker_retired_total", reason="unhealthy")
             return EXIT_UNHEALTHY
         signals.wait(HEALTH_EVERY)
     return EXIT_OK

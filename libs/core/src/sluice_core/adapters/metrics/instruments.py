@@ -122,7 +122,7 @@ class WorkerMetrics:
         self._slots = _make(self.registry, "worker_slots", Gauge)
         self._messages = _make(self.registry, "worker_messages_total", Counter)
         self._beat = _make(self.registry, "worker_beat_age_seconds", Gauge)
-        self._draining = _make(self.registry, "worker_draining", Gauge)
+        self._paused = _make(self.registry, "worker_paused", Gauge)
         self._scratch = _make(self.registry, "scratch_free_bytes", Gauge)
 
     def message(self, queue: str, outcome: str) -> None:
@@ -136,13 +136,13 @@ class WorkerMetrics:
         threads: int,
         busy: Callable[[], int],
         beat_age: Callable[[], float | None],
-        draining: Callable[[], bool],
+        paused: Callable[[], bool],
     ) -> None:
         """Where a worker's state is read, at each scrape."""
         self._slots.labels(stage, "busy").set_function(busy)
         self._slots.labels(stage, "idle").set_function(lambda: max(0, threads - busy()))
         self._beat.labels(stage).set_function(lambda: beat_age() or 0.0)
-        self._draining.labels(stage).set_function(lambda: int(draining()))
+        self._paused.labels(stage).set_function(lambda: int(paused()))
 
     def scratch_from(self, free_bytes: Callable[[], float]) -> None:
         """Where the free space of the scratch folder is read, at each scrape."""

@@ -145,6 +145,11 @@ class StageWorker:
             self._nudge()
         return news
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it takes nothing more, for whatever reason."""
+        return self._slots.is_paused()
+
     def is_quiet(self) -> bool:
         """Whether nothing runs, and nothing will before the pause ends."""
         if not self._slots.is_paused() or not self._fetching.acquire(blocking=False):

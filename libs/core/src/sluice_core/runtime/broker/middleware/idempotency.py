@@ -10,6 +10,8 @@ import structlog
 from dramatiq.middleware import SkipMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dramatiq import Broker
     from dramatiq.broker import MessageProxy
 
@@ -23,11 +25,13 @@ class IdempotencyLock(dramatiq.Middleware):
 
     Args:
         locks: of this process's stage.
+        on_contended: called for each message that is dropped.
 
     """
 
-    def __init__(self, locks: RunLocks) -> None:
+    def __init__(self, locks: RunLocks, on_contended: Callable[[], None] = lambda: None) -> None:
         self._locks = locks
+        self._on_contended = on_contended
         self._counting = Lock()
         #: Messages dropped so far.
         self.contended = 0
@@ -40,4 +44,5 @@ class IdempotencyLock(dramatiq.Middleware):
             with self._counting:
                 self.contended += 1
             log.info("lock_contended", job=job_id, epoch=epoch)
+            self._on_contended()
             raise SkipMessage("a later run holds the job")
