@@ -15,6 +15,7 @@ from sluice_api.models import Problem
 from sluice_api.problems import Code
 from sluice_api.routes import (
     dead_letters,
+    demand,
     events,
     explain,
     files,
@@ -56,6 +57,7 @@ def create_app(settings: Settings, deps: Deps | None = None) -> OpenAPI:
         files,
         events,
         system,
+        demand,
         dead_letters,
         explain,
         schedules,
