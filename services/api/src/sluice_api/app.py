@@ -14,13 +14,19 @@ from sluice_api.deps import Deps, open_deps
 from sluice_api.models import Problem
 from sluice_api.problems import Code
 from sluice_api.routes import (
+    audit,
+    bulk,
     dead_letters,
     demand,
     events,
     explain,
     files,
     jobs,
+    keys,
+    operate,
     schedules,
+    session,
+    stats,
     subscriptions,
     system,
 )
@@ -57,6 +63,12 @@ def create_app(settings: Settings, deps: Deps | None = None) -> OpenAPI:
         files,
         events,
         system,
+        bulk,
+        operate,
+        stats,
+        audit,
+        keys,
+        session,
         demand,
         dead_letters,
         explain,

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from sluice_api.backlog import check_room
+from sluice_api.caller import Caller
 from sluice_api.deps import Deps
 from sluice_api.models import MAX_BATCH, JobRequest
 from sluice_api.problems import Code, ProblemError, of_validation
@@ -93,13 +94,13 @@ def _outcome(
     return order.with_key(idempotency.key_of(api_key_id, key, number))
 
 
-def place_lines(deps: Deps, lines: Sequence[Line]) -> list[Line]:
+def place_lines(deps: Deps, caller: Caller, lines: Sequence[Line]) -> list[Line]:
     """Write the checked lines, chunk by chunk, and send their messages."""
     placed: dict[int, Accepted | ProblemError] = {}
     orders = [(line.number, line.outcome) for line in lines if isinstance(line.outcome, Order)]
     for chunk in _chunks(orders, CHUNK):
         try:
-            outcomes = _place_chunk(deps, [order for _, order in chunk])
+            outcomes = _place_chunk(deps, caller, [order for _, order in chunk])
         except ProblemError as exc:
             outcomes = [exc] * len(chunk)
         placed.update(zip((number for number, _ in chunk), outcomes, strict=True))
@@ -108,7 +109,9 @@ def place_lines(deps: Deps, lines: Sequence[Line]) -> list[Line]:
     return [Line(line.number, placed.get(line.number, line.outcome)) for line in lines]
 
 
-def _place_chunk(deps: Deps, orders: Sequence[Order]) -> list[Accepted | ProblemError]:
+def _place_chunk(
+    deps: Deps, caller: Caller, orders: Sequence[Order]
+) -> list[Accepted | ProblemError]:
     now = deps.clock()
     retention = deps.settings.jobs.retention_files
 
@@ -120,7 +123,7 @@ def _place_chunk(deps: Deps, orders: Sequence[Order]) -> list[Accepted | Problem
             placed = [*place_many(connection, orders, now=now, retention=retention)]
         else:
             placed = [_place_one(connection, order, now, retention) for order in orders]
-        check_room(connection, placed, cap=cap)
+        check_room(connection, placed, caller=caller, cap=cap)
         return placed
 
     return write_until_won(deps, work)

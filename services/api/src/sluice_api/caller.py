@@ -10,15 +10,21 @@ from urllib.parse import urlsplit
 
 from flask import Flask, g, request
 
+from sluice_api import session
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
+from sluice_api.throttle import own_limit
 from sluice_core.adapters.db import access
 from sluice_core.adapters.db.access import ApiKey, Scope
+from sluice_core.adapters.db.audit import ANYBODY as ANYBODY_NAME
 from sluice_core.adapters.settings import HttpSettings
 from sluice_core.domain.egress import is_loopback
 
 #: Seconds that a link to a file works without a key: long enough for a long film with pauses.
 TICKET_LIFE = 6 * 3600
+
+#: Under `/v1` and yet open to everybody.
+OPEN_ENDPOINTS = frozenset({"session.sign_in", "session.sign_out"})
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -29,6 +35,8 @@ class Caller:
 
     api_key_id: str | None = None
     scopes: frozenset[Scope] = field(default_factory=lambda: frozenset(Scope))
+    #: Of the key, for the audit trail.
+    name: str = ANYBODY_NAME
 
     @property
     def sees_all(self) -> bool:
@@ -39,6 +47,9 @@ class Caller:
     def only_key(self) -> str | None:
         """The key whose jobs alone are visible; None for all."""
         return None if self.sees_all else self.api_key_id
+
+    #: Jobs that it may have under way; 0 is no limit.
+    max_active_jobs: int = 0
 
     def may_see(self, api_key_id: str | None) -> bool:
         return self.sees_all or api_key_id == self.api_key_id
@@ -69,24 +80,51 @@ def install(app: Flask, deps: Deps) -> None:
         http = deps.settings.http
         if not http.keys_required:
             _refuse_foreign_pages(http)
-        if request.path.startswith("/v1/"):
+        if request.path.startswith("/v1/") and request.endpoint not in OPEN_ENDPOINTS:
             g.caller = _caller(deps, required=http.keys_required)
 
 
 def _caller(deps: Deps, *, required: bool) -> Caller:
-    header = request.headers.get("Authorization", "")
-    scheme, _, text = header.partition(" ")
-    if scheme.lower() == "bearer" and text.strip():
-        key = deps.database.read(lambda c: access.lookup(c, text.strip()))
-        if key is None:
-            _unauthorized("This API key is not known, or was revoked.")
-        return Caller(key.id, key.scopes)
-    if not required:
-        return ANYBODY
+    key = _by_header(deps)
+    if key is None:
+        if not required:
+            return ANYBODY
+        key = _by_session(deps)
+    if key is not None:
+        deps.throttle.check(key)
+        return _of(deps, key, key.scopes)
     key = _by_ticket(deps)
     if key is None:
         _unauthorized("An API key is needed: Authorization: Bearer <key>.")
-    return Caller(key.id, key.scopes & {Scope.READ, Scope.OPERATE})
+    return _of(deps, key, key.scopes & {Scope.READ, Scope.OPERATE})
+
+
+def _of(deps: Deps, key: ApiKey, scopes: frozenset[Scope]) -> Caller:
+    most = own_limit(key, key.limits.max_active_jobs, deps.settings.http.key_max_active_jobs)
+    return Caller(key.id, scopes, key.name, most)
+
+
+def _by_header(deps: Deps) -> ApiKey | None:
+    """The key that the request carries; None without one."""
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not text.strip():
+        return None
+    key = deps.database.read(lambda c: access.lookup(c, text.strip()))
+    if key is None:
+        _unauthorized("This API key is not known, or was revoked.")
+    return key
+
+
+def _by_session(deps: Deps) -> ApiKey | None:
+    """The key that a browser signed in with."""
+    claimed = session.read_cookie(request, now=deps.clock())
+    if claimed is None:
+        return None
+    key = deps.database.read(lambda c: access.get_open(c, claimed.key_id))
+    if key is None or not session.is_genuine(claimed, key):
+        return None
+    session.refuse_foreign(request)
+    return key
 
 
 def _unauthorized(detail: str) -> NoReturn:

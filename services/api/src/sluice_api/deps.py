@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import redis
 
 from sluice_api.database import Database
+from sluice_api.events.allowed import OpenKeys
 from sluice_api.events.hub import Hub
 from sluice_api.installation import InstallationReader
 from sluice_api.positions import Positions
 from sluice_api.publisher import Publisher
 from sluice_api.threads import Threads
+from sluice_api.throttle import Throttle
 from sluice_core.adapters import redis as redis_adapter
 from sluice_core.adapters.db.engine import open_engine
 from sluice_core.adapters.metrics import ApiMetrics, Registry
@@ -49,10 +51,12 @@ class Deps:
     publisher: Publisher
     positions: Positions
     hub: Hub
+    open_keys: OpenKeys
     #: What this process counts for itself.
     metrics: ApiMetrics
     #: What the stores know, read when it is shown.
     installation: Registry
+    throttle: Throttle
     presets: Mapping[str, Preset]
     addresses: AddressPolicy
     clock: Callable[[], float] = time.time
@@ -133,8 +137,10 @@ def open_deps(settings: Settings) -> Deps:
         ),
         positions=positions,
         hub=hub,
+        open_keys=OpenKeys(database),
         metrics=metrics,
         installation=Installation.registry(figures.read),
+        throttle=Throttle(signals, settings.http, metrics),
         presets=load_presets(settings.jobs.presets_file),
         addresses=AddressPolicy.parse(settings.egress.allow),
     )

@@ -293,49 +293,11 @@ class PresetList(BaseModel):
     default: str
 
 
-class QueueModel(BaseModel):
-    name: str
-    waiting: int
-    in_flight: int
-    due: int = Field(description="Due, and not yet handed to the broker.")
-    delayed: int = Field(description="To be handed to the broker at a later time.")
-    dead: int = Field(description="Dead letters.")
-    oldest_age_seconds: float | None
-
-
-class QueueList(BaseModel):
-    queues: list[QueueModel]
-
-
-class WorkerModel(BaseModel):
-    id: str
-    stage: str
-    since: datetime | None
-    jobs: list[str]
-
-
-class WorkerList(BaseModel):
-    workers: list[WorkerModel]
-
-
 class Health(BaseModel):
     """`parts` has a sentence for each part that is not `ok`."""
 
     ok: bool
     parts: dict[str, str]
-
-
-class Stats(BaseModel):
-    broker_reachable: bool
-    workers: dict[str, int] | None
-    waiting: dict[str, int] | None
-    jobs: dict[str, int]
-    outbox_pending: int
-    outbox_lag_seconds: float
-    dead_letters: int
-    dead_letters_dropped: int = Field(description="Pushed out by newer ones, ever since.")
-    sse_clients: int
-    storage_free_bytes: int | None
 
 
 class Problem(BaseModel):

@@ -48,6 +48,10 @@ class Code(StrEnum):
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
     #: As many jobs are under way as this installation takes: try again later.
     TOO_MANY_JOBS = "too_many_jobs"
+    #: This API key has as many jobs under way as it may: try again later.
+    QUOTA_EXCEEDED = "quota_exceeded"
+    #: This API key sent too many requests within a minute: try again later.
+    TOO_MANY_REQUESTS = "too_many_requests"
     #: A store is away, or all stream places are taken: try again later.
     UNAVAILABLE = "unavailable"
     #: A fault of ours; the log says more.

@@ -9,8 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_api.positions import MAX_LOOKUPS
-from sluice_core.adapters.db import details, outbox
+from sluice_core.adapters.db import details, outbox, steering
 from sluice_core.domain.job import Artifact, ChildCounts, Job
+from sluice_core.domain.lanes import queue_name
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.domain.view import job_view
 
@@ -26,6 +27,8 @@ class Shown:
     children: ChildCounts | None = None
     #: (queue, message id) while it waits for a worker.
     message: tuple[str, str] | None = None
+    #: Nothing of the queue that it waits in is handed out.
+    queue_paused: bool = False
 
     def view(self, queue_position: int | None = None) -> dict[str, Any]:
         return job_view(
@@ -33,6 +36,7 @@ class Shown:
             files=self.files,
             children=self.children,
             queue_position=queue_position,
+            queue_paused=self.queue_paused,
         )
 
 
@@ -42,8 +46,16 @@ def gather(connection: sa.Connection, jobs: Sequence[Job]) -> list[Shown]:
     counts = details.child_counts(connection, [j.id for j in jobs if j.is_collection])
     waiting = [j.id for j in jobs if j.waiting_for is WaitingFor.WORKER]
     messages = {job_id: _message_of(connection, job_id) for job_id in waiting[:MAX_LOOKUPS]}
+    paused = steering.paused(connection) if waiting else {}
     return [
-        Shown(job, tuple(files.get(job.id, ())), counts.get(job.id), messages.get(job.id))
+        Shown(
+            job,
+            files=tuple(files.get(job.id, ())),
+            children=counts.get(job.id),
+            message=messages.get(job.id),
+            queue_paused=job.waiting_for is WaitingFor.WORKER
+            and queue_name(job.stage, job.request.lane) in paused,
+        )
         for job in jobs
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,10 @@ MAX_WORKERS = 1_000
 
 
 def read_workers(signals: redis.Redis) -> list[dict[str, Any]]:
-    """{"id", "stage", "since" (Unix seconds), "jobs"} of every worker that lives.
+    """What every worker that lives says of itself.
+
+    {"id", "stage", "since" (Unix seconds), "jobs", "memory_bytes", "versions", "draining",
+    "standby"}.
 
     Raises:
         BrokerAwayError: Redis does not answer.
@@ -42,4 +46,8 @@ def _worker(worker_id: str, row: dict[str, str]) -> dict[str, Any]:
         "stage": row.get("stage", ""),
         "since": float(row["since"]) if "since" in row else None,
         "jobs": row.get("jobs", "").split(),
+        "memory_bytes": int(row["memory"]) if "memory" in row else None,
+        "versions": json.loads(row.get("versions", "{}")),
+        "draining": row.get("draining") == "1",
+        "standby": bool(row.get("standby")),
     }

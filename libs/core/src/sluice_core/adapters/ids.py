@@ -8,3 +8,8 @@ from ulid import ULID
 def new_id() -> str:
     """26 characters, upper-case letters and digits; safe in paths, addresses and file names."""
     return str(ULID())
+
+
+def id_at(moment: float) -> str:
+    """The least id of a moment, Unix seconds: what was made since then is not below it."""
+    return str(ULID.from_bytes(max(0, int(moment * 1000)).to_bytes(6, "big") + bytes(10)))

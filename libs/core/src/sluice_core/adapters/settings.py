@@ -59,6 +59,8 @@ class StoreSettings(_Group):
     min_free_bytes: int = Field(256 * 1024 * 1024, ge=0)
     #: Connections that one process may hold to the database.
     database_pool: int = Field(8, ge=1, le=100)
+    #: Seconds that a store may be away, or not yet set up, when a process starts.
+    start_patience: float = Field(30.0, ge=0, le=600)
 
     @model_validator(mode="before")
     @classmethod
@@ -96,6 +98,11 @@ class HttpSettings(_Group):
     bootstrap_key: str = ""
     #: Largest request body, bytes.
     max_body: int = Field(10 * 1024 * 1024, ge=1024)
+    #: Requests of one API key within a minute, unless the key has a figure of its own; 0 is no
+    #: limit. Keys with the scope `operate` have none unless they have one of their own.
+    key_requests_per_minute: int = Field(30_000, ge=0)
+    #: Jobs that one API key may have under way, children included; as above.
+    key_max_active_jobs: int = Field(50_000, ge=0)
 
     @property
     def keys_required(self) -> bool:
@@ -176,7 +183,7 @@ class AutoscalerSettings(_Group):
     autoscaler_patience: float = Field(15.0, ge=2, le=300)
     #: Seconds between two readings of the demand.
     autoscaler_interval: float = Field(1.0, ge=0.1, le=60)
-    #: False takes pods away whether they run something or not, as other autoscalers do.
+    #: False: no marks and no deletion costs; any pod may go, as with other autoscalers.
     autoscaler_drain: bool = True
 
 

@@ -80,6 +80,8 @@ class Standing:
     #: Runs before the first of `attempts`.
     earlier_attempts: int = 0
     orders: tuple[Order, ...] = ()
+    #: Queues of these orders of which nothing is handed out.
+    paused: frozenset[str] = frozenset()
 
     @property
     def messages(self) -> list[tuple[str, str]]:
@@ -136,6 +138,10 @@ def _waiting(standing: Standing, workers: int | None, now: float) -> list[str]:
     said = []
     if job.waiting_for is WaitingFor.WORKER:
         said.append(f"It waits for a worker of the stage {job.stage.value}{_pool(workers)}.")
+        said += [
+            f"The queue {queue} is paused: nothing of it is handed out until it is resumed."
+            for queue in sorted(standing.paused)
+        ]
     elif job.waiting_for is WaitingFor.RETRY:
         error = f" after {job.error.code}: {job.error.message}" if job.error else ""
         when = _when(job.retry_at, now)

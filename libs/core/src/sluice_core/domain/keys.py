@@ -13,6 +13,9 @@ MARK = f"{PREFIX}mark"
 #: Entries kept in `EVENTS`; about 10 MB at 1 kB each.
 EVENTS_MAXLEN = 10_000
 
+#: What the rate limits of API keys count; each key expires by itself.
+LIMITS = f"{PREFIX}limits"
+
 
 def lock(job_id: str, stage: str) -> str:
     """The idempotency lock of one stage of one job; value is the epoch, expires by itself."""

@@ -14,6 +14,9 @@ from sluice_core.domain.states import Status
 #: Where jobs live in the API; links are absolute paths, so that they hold behind any host name.
 BASE = "/v1/jobs"
 
+#: Of a job that waits in a paused queue.
+PAUSED_WORDS = "waiting: the queue is paused"
+
 _NO_CHILDREN = ChildCounts()
 
 
@@ -23,6 +26,7 @@ def job_view(
     files: Sequence[Artifact] = (),
     children: ChildCounts | None = None,
     queue_position: int | None = None,
+    queue_paused: bool = False,
 ) -> dict[str, Any]:
     """The job in the form of the contract; every key is always there.
 
@@ -31,6 +35,7 @@ def job_view(
         files: its finished files.
         children: its children by state, of a collection.
         queue_position: 1 for the next one of its queue; None when it does not wait there.
+        queue_paused: nothing of the queue that it waits in is handed out.
 
     """
     counts = children or _NO_CHILDREN
@@ -39,7 +44,7 @@ def job_view(
         "id": job.id,
         "url": job.request.url,
         "status": job.status.value,
-        "step": words_for(job, counts),
+        "step": PAUSED_WORDS if queue_paused else words_for(job, counts),
         "waiting_for": job.waiting_for.value if job.waiting_for else None,
         "queue_position": queue_position,
         "retry_at": timestamp(job.retry_at),

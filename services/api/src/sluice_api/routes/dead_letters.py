@@ -12,13 +12,17 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
-from sluice_api.caller import need
+from sluice_api import steer_models as m
+from sluice_api.bulk import DoPage, Page, selected, work_off
+from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
 from sluice_api.models import MAX_PAGE, PAGE, Text
 from sluice_api.problems import Code, ProblemError, not_found
+from sluice_api.steering import note
 from sluice_core.adapters.db import dead_letters, requeue
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.access import Scope
+from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.job import Job
 from sluice_core.domain.view import timestamp
 
@@ -38,6 +42,9 @@ class LetterQuery(BaseModel):
         None, max_length=64, description="A queue, e.g. `download.bulk`, or a stage."
     )
     job: str | None = Field(None, pattern=_ID, description="Letters of this job.")
+    reason: Text | None = Field(
+        None, min_length=1, max_length=100, description="Start of the reason, e.g. an error code."
+    )
     cursor: str | None = Field(None, pattern=_ID, description="`next_cursor` of the page before.")
     limit: int = Field(PAGE, ge=1, le=MAX_PAGE)
 
@@ -80,6 +87,7 @@ def build(deps: Deps) -> APIBlueprint:
                 limit=query.limit + 1,
                 queue=query.queue,
                 job_id=query.job,
+                reason=query.reason,
             )
         )
         page = found[: query.limit]
@@ -89,13 +97,14 @@ def build(deps: Deps) -> APIBlueprint:
     @api.post("/<string:id>/requeue", summary="Do it again", responses={202: LetterRequeued})
     def send_back(path: LetterPath) -> Response:
         """Retries the letter's job; 409 when nothing can be done again. The letter goes."""
-        need(Scope.OPERATE)
+        caller = need(Scope.OPERATE)
         now = deps.clock()
 
         def work(connection: sa.Connection) -> tuple[requeue.Requeued, Job | None]:
             done = requeue.requeue(connection, path.id, now=now)
             if done is None:
                 not_found(_UNKNOWN)
+            note(connection, caller, "letter.requeue", now=now, target=path.id, job=done.job_id)
             return done, job_store.get(connection, done.job_id)
 
         try:
@@ -110,12 +119,84 @@ def build(deps: Deps) -> APIBlueprint:
     @api.delete("/<string:id>", summary="Drop a dead letter", responses={200: LetterDropped})
     def drop(path: LetterPath) -> Response:
         """Its job, if any, stays as it is."""
-        need(Scope.OPERATE)
-        if not deps.database.write(lambda c: dead_letters.drop(c, path.id)):
-            not_found(_UNKNOWN)
+        caller = need(Scope.OPERATE)
+
+        def work(connection: sa.Connection) -> None:
+            letter = dead_letters.get(connection, path.id)
+            if letter is None or not dead_letters.drop(connection, path.id):
+                not_found(_UNKNOWN)
+            trail = {"job": letter.job_id, "reason": letter.reason}
+            note(connection, caller, "letter.drop", now=deps.clock(), target=path.id, **trail)
+
+        deps.database.write(work)
         return jsonify({"id": path.id, "dropped": True})
 
+    _add_many(api, deps)
     return api
+
+
+def _add_many(api: APIBlueprint, deps: Deps) -> None:
+    @api.post(":requeue", summary="Do many again", responses={200: m.LetterBulkResult})
+    def requeue_many(body: m.LetterBulkRequest) -> Response:
+        """Those that nothing can be done for are refused and stay. Ask again while some remain."""
+        caller = need(Scope.OPERATE)
+
+        def do_page(connection: sa.Connection, before: str, size: int) -> Page:
+            ids = dead_letters.ids_before(
+                connection, _where(body.filter), before_id=before or None, limit=size
+            )
+            return _requeue(connection, ids, before, now=deps.clock())
+
+        return _work_off(deps, caller, body.filter, do_page, "letters.requeue")
+
+    @api.post(":drop", summary="Drop many", responses={200: m.LetterBulkResult})
+    def drop_many(body: m.LetterBulkRequest) -> Response:
+        """Their jobs stay as they are."""
+        caller = need(Scope.OPERATE)
+
+        def do_page(connection: sa.Connection, before: str, size: int) -> Page:
+            ids = dead_letters.ids_before(
+                connection, _where(body.filter), before_id=before or None, limit=size
+            )
+            dropped = dead_letters.drop_many(connection, ids)
+            return Page(len(ids), dropped, ids[-1] if ids else before)
+
+        return _work_off(deps, caller, body.filter, do_page, "letters.drop")
+
+
+def _requeue(connection: sa.Connection, ids: list[str], before: str, *, now: float) -> Page:
+    done = 0
+    orders: list[OutboxRow] = []
+    for letter_id in ids:
+        try:
+            requeued = requeue.requeue(connection, letter_id, now=now)
+        except requeue.NotRequeueableError:
+            continue
+        if requeued is not None:
+            # Its letters go with the job: others of this page may be gone by now.
+            done += 1
+            orders += requeued.orders
+    return Page(len(ids), done, ids[-1] if ids else before, orders)
+
+
+def _where(asked: m.LetterFilter) -> dead_letters.Filter:
+    return dead_letters.Filter(asked.queue, asked.job, asked.reason, asked.ids)
+
+
+def _work_off(
+    deps: Deps, caller: Caller, asked: m.LetterFilter, do_page: DoPage, action: str
+) -> Response:
+    result = work_off(
+        deps,
+        caller,
+        do_page,
+        action=action,
+        given=selected(asked, "letters"),
+        first="",
+        limit=dead_letters.CAP,
+        count_rest=lambda c: dead_letters.count(c, _where(asked)),
+    )
+    return jsonify(result)
 
 
 def _view(letter: dead_letters.Letter) -> dict[str, Any]:

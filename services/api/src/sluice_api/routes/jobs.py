@@ -10,12 +10,13 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 
 from sluice_api import models as m
-from sluice_api.backlog import check_room
+from sluice_api.backlog import check_active, check_room
 from sluice_api.batch import place_lines, read_lines, write_until_won
 from sluice_api.bodies import batch_lines
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError, not_found
+from sluice_api.steering import note
 from sluice_api.submit import Accepted, check, place
 from sluice_api.views import Shown, gather
 from sluice_core.adapters.db import idempotency, moves
@@ -53,7 +54,7 @@ def _add_submitting(api: APIBlueprint, deps: Deps) -> None:
         caller = need(Scope.SUBMIT)
         entries = batch_lines(request)
         lines = read_lines(deps, entries, api_key_id=caller.api_key_id, key=header.idempotency_key)
-        results = [line.view() for line in place_lines(deps, lines)]
+        results = [line.view() for line in place_lines(deps, caller, lines)]
         refused = sum("error" in r for r in results)
         counts = {"accepted": len(results) - refused, "refused": refused}
         if refused == len(results):
@@ -77,7 +78,7 @@ def _submit(deps: Deps, caller: Caller, body: m.JobRequest, key: str | None) -> 
 
     def work(connection: sa.Connection) -> Accepted:
         placed = place(connection, order, now=now, retention=limits.retention_files)
-        check_room(connection, [placed], cap=limits.max_active_jobs)
+        check_room(connection, [placed], caller=caller, cap=limits.max_active_jobs)
         return placed
 
     return write_until_won(deps, work)
@@ -144,12 +145,14 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
     def cancel(path: m.JobPath) -> Response:
         """Ends it and, of a collection, its children; 409 when it has ended."""
         caller = need(Scope.SUBMIT)
+        now = deps.clock()
 
         def work(connection: sa.Connection) -> Shown:
             job = visible(connection, caller, path.id)
-            canceled = moves.cancel(connection, path.id, now=deps.clock())
+            canceled = moves.cancel(connection, path.id, now=now)
             if canceled is None:
                 _refuse_move(job, "canceled")
+            _note_on_another(connection, caller, job, "job.cancel", now)
             return gather(connection, [canceled])[0]
 
         return _moved(deps, deps.database.write(work))
@@ -165,6 +168,8 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
             rows = moves.retry(connection, path.id, now=now)
             if rows is None:
                 _refuse_move(job, "retried")
+            check_active(connection, caller=caller, cap=deps.settings.jobs.max_active_jobs)
+            _note_on_another(connection, caller, job, "job.retry", now)
             again = visible(connection, caller, path.id)
             return gather(connection, [again])[0], rows
 
@@ -176,10 +181,12 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
     def delete(path: m.JobPath) -> Response:
         """Cancels it first; its children go too."""
         caller = need(Scope.SUBMIT)
+        now = deps.clock()
 
         def work(connection: sa.Connection) -> Job:
             job = visible(connection, caller, path.id)
-            moves.delete(connection, path.id, now=deps.clock())
+            moves.delete(connection, path.id, now=now)
+            _note_on_another(connection, caller, job, "job.delete", now)
             return job
 
         gone = deps.database.write(work)
@@ -198,6 +205,14 @@ def visible(connection: sa.Connection, caller: Caller, job_id: str) -> Job:
     if job is None or not caller.may_see(job.api_key_id):
         not_found(_UNKNOWN)
     return job
+
+
+def _note_on_another(
+    connection: sa.Connection, caller: Caller, job: Job, action: str, now: float
+) -> None:
+    """What an operator does to somebody else's job leaves a trail."""
+    if job.api_key_id != caller.api_key_id:
+        note(connection, caller, action, now=now, target=job.id)
 
 
 def _refuse_move(job: Job, what: str) -> NoReturn:

@@ -36,6 +36,18 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """A key's own limits; None: those of the settings, 0: none."""
+
+    requests_per_minute: int | None = None
+    #: Jobs under way, children included.
+    max_active_jobs: int | None = None
+
+
+USUAL_LIMITS = KeyLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class ApiKey:
     """A key as stored: without its text, which nobody can get back."""
 
@@ -46,10 +58,16 @@ class ApiKey:
     hash: str
     created_at: float
     revoked_at: float | None = None
+    limits: KeyLimits = USUAL_LIMITS
 
 
 def create(
-    connection: sa.Connection, *, name: str, scopes: Collection[Scope], now: float
+    connection: sa.Connection,
+    *,
+    name: str,
+    scopes: Collection[Scope],
+    now: float,
+    limits: KeyLimits = USUAL_LIMITS,
 ) -> tuple[str, ApiKey]:
     """Write a new key.
 
@@ -64,7 +82,7 @@ def create(
     if not scopes:
         raise ValueError("a key without a scope opens nothing")
     text = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
-    key = _insert(connection, text, name=name, scopes=scopes, now=now)
+    key = _insert(connection, text, name=name, scopes=scopes, now=now, limits=limits)
     if key is None:
         raise RuntimeError("32 random bytes came twice")
     return text, key
@@ -88,11 +106,24 @@ def ensure(
 
 
 def _insert(
-    connection: sa.Connection, text: str, *, name: str, scopes: Collection[Scope], now: float
+    connection: sa.Connection,
+    text: str,
+    *,
+    name: str,
+    scopes: Collection[Scope],
+    now: float,
+    limits: KeyLimits = USUAL_LIMITS,
 ) -> ApiKey | None:
     """The written key; None when another one with this text came first."""
     _make_room(connection)
-    key = ApiKey(new_id(), name[:128], frozenset(scopes), hash_of(text), now)
+    key = ApiKey(
+        new_id(),
+        name[:128],
+        frozenset(scopes),
+        hash_of(text),
+        now,
+        limits=limits,
+    )
     written = connection.execute(
         insert_or_ignore(connection, api_keys)
         .values(
@@ -100,6 +131,8 @@ def _insert(
             name=key.name,
             hash=key.hash,
             scopes=" ".join(sorted(key.scopes)),
+            requests_per_minute=limits.requests_per_minute,
+            max_active_jobs=limits.max_active_jobs,
             created_at=now,
         )
         .returning(api_keys.c.id)
@@ -163,4 +196,12 @@ def _open_key(connection: sa.Connection, which: sa.ColumnElement[bool]) -> ApiKe
 def _to_key(row: sa.Row[Any]) -> ApiKey:
     r = row._mapping  # noqa: SLF001  # SQLAlchemy's documented way to read by name
     scopes = frozenset(Scope(word) for word in r["scopes"].split())
-    return ApiKey(r["id"], r["name"], scopes, r["hash"], r["created_at"], r["revoked_at"])
+    return ApiKey(
+        r["id"],
+        r["name"],
+        scopes,
+        r["hash"],
+        r["created_at"],
+        r["revoked_at"],
+        KeyLimits(r["requests_per_minute"], r["max_active_jobs"]),
+    )

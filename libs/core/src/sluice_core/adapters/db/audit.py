@@ -47,11 +47,12 @@ def note(
     now: float,
     target: str | None = None,
     detail: dict[str, Any] | None = None,
-) -> None:
-    """Keep one action, in the transaction that does it."""
+) -> str:
+    """Keep one action, in the transaction that does it; returns the entry's id."""
+    entry_id = new_id()
     connection.execute(
         sa.insert(audit).values(
-            id=new_id(),
+            id=entry_id,
             at=now,
             api_key_id=actor.api_key_id,
             actor=actor.name[:128],
@@ -60,6 +61,12 @@ def note(
             detail=detail,
         )
     )
+    return entry_id
+
+
+def amend(connection: sa.Connection, entry_id: str, detail: dict[str, Any]) -> None:
+    """Say what came of an action that took several transactions."""
+    connection.execute(sa.update(audit).where(audit.c.id == entry_id).values(detail=detail))
 
 
 def list_page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,18 @@ def get(connection: sa.Connection, letter_id: str) -> Letter | None:
     return _to_letter(row) if row else None
 
 
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which letters; None means any."""
+
+    #: A queue, or a stage for all of its queues.
+    queue: str | None = None
+    job_id: str | None = None
+    #: Start of the reason.
+    reason: str | None = None
+    ids: Sequence[str] | None = None
+
+
 def list_page(
     connection: sa.Connection,
     *,
@@ -83,6 +96,7 @@ def list_page(
     limit: int,
     queue: str | None = None,
     job_id: str | None = None,
+    reason: str | None = None,
 ) -> list[Letter]:
     """Newest first, keyset pages.
 
@@ -90,19 +104,53 @@ def list_page(
         connection: to read from.
         before_id: last id of the page before.
         limit: rows of a page.
-        queue: a queue, or a stage for all of its queues.
+        queue: see `Filter`; so are the following.
         job_id: letters of this job only.
+        reason: start of the reason.
 
     """
-    query = sa.select(dead_letters).order_by(dead_letters.c.id.desc()).limit(limit)
+    where = Filter(queue=queue, job_id=job_id, reason=reason)
+    query = _matching(where, before_id).order_by(dead_letters.c.id.desc()).limit(limit)
+    return [_to_letter(r) for r in connection.execute(query)]
+
+
+def ids_before(
+    connection: sa.Connection, where: Filter, *, before_id: str | None, limit: int
+) -> list[str]:
+    """Ids of letters that fit, newest first, in pages."""
+    query = _matching(where, before_id).with_only_columns(dead_letters.c.id)
+    return list(connection.execute(query.order_by(dead_letters.c.id.desc()).limit(limit)).scalars())
+
+
+def count(connection: sa.Connection, where: Filter) -> int:
+    """How many fit."""
+    found: int = connection.execute(
+        sa.select(sa.func.count()).select_from(_matching(where, None).subquery())
+    ).scalar_one()
+    return found
+
+
+def drop_many(connection: sa.Connection, letter_ids: Sequence[str]) -> int:
+    """Remove letters; returns how many were there."""
+    return connection.execute(
+        sa.delete(dead_letters).where(dead_letters.c.id.in_(letter_ids))
+    ).rowcount
+
+
+def _matching(where: Filter, before_id: str | None) -> sa.Select[Any]:
+    query = sa.select(dead_letters)
     if before_id is not None:
         query = query.where(dead_letters.c.id < before_id)
-    if queue is not None:
-        of_stage = dead_letters.c.queue.startswith(f"{queue}.", autoescape=True)
-        query = query.where(sa.or_(dead_letters.c.queue == queue, of_stage))
-    if job_id is not None:
-        query = query.where(dead_letters.c.job_id == job_id)
-    return [_to_letter(r) for r in connection.execute(query)]
+    if where.queue is not None:
+        of_stage = dead_letters.c.queue.startswith(f"{where.queue}.", autoescape=True)
+        query = query.where(sa.or_(dead_letters.c.queue == where.queue, of_stage))
+    if where.job_id is not None:
+        query = query.where(dead_letters.c.job_id == where.job_id)
+    if where.reason is not None:
+        query = query.where(dead_letters.c.reason.startswith(where.reason, autoescape=True))
+    if where.ids is not None:
+        query = query.where(dead_letters.c.id.in_(where.ids))
+    return query
 
 
 def drop(connection: sa.Connection, letter_id: str) -> bool:

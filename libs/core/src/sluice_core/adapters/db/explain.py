@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import details
+from sluice_core.adapters.db import details, steering
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.schema import attempts, outbox
 from sluice_core.domain.explain import Attempt, Order, Standing
@@ -42,6 +42,7 @@ def standing(connection: sa.Connection, job_id: str) -> Standing | None:
         attempts=tuple(_attempt(r) for r in reversed(runs)),
         earlier_attempts=total - len(runs),
         orders=tuple(_order(r) for r in orders),
+        paused=frozenset(steering.paused(connection)) & {r.queue for r in orders},
     )
 
 

@@ -17,7 +17,6 @@ from sluice_core.domain.job import Job, Request
 from sluice_core.domain.lanes import Actor, queue_name
 from sluice_core.domain.states import ACTIVE, Status, WaitingFor
 
-_ACTIVE = [s.value for s in ACTIVE]
 _VISIBLE = jobs.c.deleted_at.is_(None)
 
 
@@ -128,6 +127,8 @@ class Filter:
     q: str | None = None
     parent_id: str | None = None
     preset: str | None = None
+    ids: Sequence[str] | None = None
+    error_code: str | None = None
     #: Unix seconds: changed since.
     since: float | None = None
     api_key_id: str | None = None
@@ -146,6 +147,24 @@ def list_page(
     return [to_job(r) for r in connection.execute(query)]
 
 
+def ids_after(connection: sa.Connection, where: Filter, *, after_id: str, limit: int) -> list[str]:
+    """Ids of jobs that fit, oldest first, in pages by id."""
+    query = sa.select(jobs.c.id).where(_VISIBLE, *_conditions(where), jobs.c.id > after_id)
+    return list(connection.execute(query.order_by(jobs.c.id).limit(limit)).scalars())
+
+
+def count(connection: sa.Connection, where: Filter, *, cap: int) -> int:
+    """How many fit; of more than `cap`, `cap`."""
+    some = sa.select(jobs.c.id).where(_VISIBLE, *_conditions(where)).limit(cap).subquery()
+    found: int = connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one()
+    return found
+
+
+def active_of_key(connection: sa.Connection, api_key_id: str, *, cap: int) -> int:
+    """Jobs of a key that have not ended, children included; of more than `cap`, `cap`."""
+    return count(connection, Filter(status=tuple(ACTIVE), api_key_id=api_key_id), cap=cap)
+
+
 def _conditions(where: Filter) -> list[sa.ColumnElement[bool]]:
     found: list[sa.ColumnElement[bool]] = []
     if where.status:
@@ -156,6 +175,10 @@ def _conditions(where: Filter) -> list[sa.ColumnElement[bool]]:
         found.append(jobs.c.parent_id.is_(None))
     if where.preset is not None:
         found.append(jobs.c.preset == where.preset)
+    if where.ids is not None:
+        found.append(jobs.c.id.in_(where.ids))
+    if where.error_code is not None:
+        found.append(jobs.c.error_code == where.error_code)
     if where.since is not None:
         found.append(jobs.c.updated_at >= where.since)
     if where.api_key_id is not None:
@@ -169,12 +192,6 @@ def _conditions(where: Filter) -> list[sa.ColumnElement[bool]]:
             )
         )
     return found
-
-
-def has_active_beyond(connection: sa.Connection, cap: int) -> bool:
-    """Whether more jobs than the cap have not ended, children included."""
-    query = sa.select(jobs.c.id).where(jobs.c.status.in_(_ACTIVE)).offset(cap).limit(1)
-    return connection.execute(query).first() is not None
 
 
 def attempts_of(connection: sa.Connection, job_id: str) -> list[sa.Row[Any]]:

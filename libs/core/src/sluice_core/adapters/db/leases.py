@@ -16,6 +16,9 @@ import sqlalchemy as sa
 from sluice_core.adapters.db.schema import leases
 from sluice_core.adapters.db.upsert import insert_or_ignore
 
+#: Name of the lease whose holder fires schedules.
+SCHEDULER = "scheduler"
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,10 +29,22 @@ def cancel(connection: sa.Connection, job_id: str, *, now: float) -> Job | None:
 
     The epoch is raised: whatever runs notices within a second, whatever arrives late is dropped.
     """
-    family = sa.or_(jobs.c.id == job_id, jobs.c.parent_id == job_id)
-    own = sa.select(jobs.c.id).where(jobs.c.id == job_id, jobs.c.status.in_(_ACTIVE), _VISIBLE)
-    if connection.execute(own.with_for_update()).first() is None:
-        return None
+    found = cancel_many(connection, [job_id], now=now)
+    return found[0] if found else None
+
+
+def cancel_many(connection: sa.Connection, job_ids: Sequence[str], *, now: float) -> list[Job]:
+    """`cancel` for many with few statements; returns those that were active, oldest first."""
+    own = (
+        sa.select(jobs.c.id)
+        .where(jobs.c.id.in_(job_ids), jobs.c.status.in_(_ACTIVE), _VISIBLE)
+        .order_by(jobs.c.id)
+        .with_for_update()
+    )
+    ids = list(connection.execute(own).scalars())
+    if not ids:
+        return []
+    family = sa.or_(jobs.c.id.in_(ids), jobs.c.parent_id.in_(ids))
     ended = connection.execute(
         sa.update(jobs)
         .where(family, jobs.c.status.in_(_ACTIVE))
@@ -55,9 +68,11 @@ def cancel(connection: sa.Connection, job_id: str, *, now: float) -> Job | None:
     presets = Counter(row.preset for row in ended)
     tallies.note(connection, [canceled(preset, n) for preset, n in presets.items()])
     _drop_runs(connection, sa.select(jobs.c.id).where(family), now=now)
-    job = to_job(connection.execute(sa.select(jobs).where(jobs.c.id == job_id)).one())
-    ordering.ask_to_settle(connection, job, now=now)
-    return job
+    query = sa.select(jobs).where(jobs.c.id.in_(ids)).order_by(jobs.c.id)
+    asked_for = [to_job(r) for r in connection.execute(query)]
+    for job in asked_for:
+        ordering.ask_to_settle(connection, job, now=now)
+    return asked_for
 
 
 def _drop_runs(connection: sa.Connection, job_ids: sa.Select[tuple[str]], *, now: float) -> None:
