@@ -32,7 +32,7 @@ def folder():
 
 @pytest.mark.timeout(900)
 def test_an_image_is_built_from_a_folder_of_wheels_and_runs_as_a_cluster_runs_it(folder, redis_url):
-    can_build()
+    can_build(ROOT)
     with Builder(folder / "build", ROOT).opened() as builder:
         builder.collect("sluice-api")
         image = builder.build("services/api/Dockerfile", REVISION="abc123")

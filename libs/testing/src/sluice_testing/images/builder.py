@@ -37,12 +37,12 @@ class Image:
     root: Path
 
 
-def can_build() -> None:
+def can_build(source: Path) -> None:
     """End the test where images can't be built or run."""
     require(os.geteuid() == 0, "the right to build images (root)")
     for program in ("buildah", "mmdebstrap", "runc", "unshare"):
         require(shutil.which(program), program)
-    require(uv_path(Path.cwd()), "uv")
+    require(uv_path(source), "uv")
     require(sys.version_info[1] in _SUITES, "a Debian release with this Python")
 
 
