@@ -89,8 +89,8 @@ def _open_stores(loaded: Settings, stack: ExitStack) -> tuple[Stores, redis_libr
     stack.callback(client.close)
     database = open_engine(loaded.store.effective_database_url, pool_size=2)
     stack.callback(database.dispose)
-    patiently(lambda: redis.check(signals))
-    patiently(lambda: check(database))
+    patiently(lambda: redis.check(signals), loaded.store.start_patience)
+    patiently(lambda: check(database), loaded.store.start_patience)
     return Stores(broker=SluiceBroker(client), engine=database, clock=time.time), signals
 
 

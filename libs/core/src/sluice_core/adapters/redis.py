@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from sluice_core.adapters.redis_address import make_pool
-from sluice_core.domain.errors import BrokerAwayError, ConfigError
+from sluice_core.domain.errors import BrokerAwayError, ConfigError, NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,8 @@ def check(client: redis.Redis) -> None:
     """See that Redis answers, lets us in, and evicts nothing.
 
     Raises:
-        ConfigError: one sentence per fault.
+        NotYetError: it does not answer.
+        ConfigError: one sentence for each other fault.
 
     """
     try:
@@ -110,7 +111,7 @@ def check(client: redis.Redis) -> None:
             f"Redis refuses the user or password of SLUICE_REDIS_URL ({exc})."
         ) from exc
     except (exceptions.ConnectionError, exceptions.TimeoutError) as exc:
-        raise ConfigError(
+        raise NotYetError(
             f"Redis does not answer at the address of SLUICE_REDIS_URL ({exc})."
         ) from exc
     except exceptions.ResponseError as exc:

@@ -173,3 +173,7 @@ class HandBackError(Exception):
 
 class ConfigError(Exception):
     """Wrong configuration, told in one sentence; the process exits 2."""
+
+
+class NotYetError(ConfigError):
+    """What waiting may mend: a store that is away, or one that is still being set up."""

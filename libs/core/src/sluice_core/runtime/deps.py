@@ -22,7 +22,7 @@ from sluice_core.adapters.db.engine import check, open_engine
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.settings import Settings, StageSettings
 from sluice_core.adapters.storage import Storage, open_storage
-from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, ConfigError, NotYetError
 from sluice_core.domain.keys import worker as worker_key
 from sluice_core.domain.lanes import STAGES, Actor
 from sluice_core.domain.standby import worker_id as name_worker
@@ -41,8 +41,6 @@ from sluice_core.runtime.standby import StandbyWatch
 
 log = structlog.get_logger(__name__)
 
-#: Seconds that a store may be away at start before the process gives up.
-START_PATIENCE = 30.0
 #: Seconds after which what a worker said of itself is forgotten.
 PRESENCE_TTL = 15
 #: Seconds between two signs of a worker on standby: whoever marked it waits for it.
@@ -97,9 +95,10 @@ def open_deps(stage: Actor, loaded: Settings, stack: ExitStack) -> StageDeps:
     )
     stack.callback(database.dispose)
     storage = open_storage(loaded.store.effective_storage_url)
-    patiently(lambda: redis.check(signals))
-    patiently(lambda: check(database))
-    storage.check()
+    patience = loaded.store.start_patience
+    patiently(lambda: redis.check(signals), patience)
+    patiently(lambda: check(database), patience)
+    patiently(storage.check, patience)
     _prepare_scratch(loaded)
     return make_deps(stage, loaded, stack, engine=database, storage=storage, signals=signals)
 
@@ -173,23 +172,19 @@ def make_deps(
     )
 
 
-def patiently(check: Callable[[], None], patience: float = START_PATIENCE) -> None:
-    """Repeat a check while the store behind it is only away.
+def patiently(check: Callable[[], None], patience: float) -> None:
+    """Repeat a check while the store behind it is only away, or not yet set up.
 
     Raises:
-        ConfigError: it is wrong, or still away after `patience` seconds.
+        ConfigError: it is wrong, or still not there after `patience` seconds.
 
     """
     deadline = time.monotonic() + patience
     while True:
         try:
             check()
-        except ConfigError as exc:
-            away = isinstance(
-                exc.__cause__,
-                (StoreAwayError, redis_library.ConnectionError, redis_library.TimeoutError),
-            )
-            if not away or time.monotonic() > deadline:
+        except NotYetError as exc:
+            if time.monotonic() > deadline:
                 raise
             log.warning("waiting_for_store", reason=str(exc))
             time.sleep(1.0)

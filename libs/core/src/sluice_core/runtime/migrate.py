@@ -16,8 +16,8 @@ from sluice_core.adapters import logs, settings
 from sluice_core.adapters.db import access, migrate
 from sluice_core.adapters.db.engine import open_engine, write
 from sluice_core.adapters.settings import Settings
-from sluice_core.domain.errors import ConfigError, StoreAwayError
-from sluice_core.runtime.deps import START_PATIENCE, patiently
+from sluice_core.domain.errors import ConfigError, NotYetError, StoreAwayError
+from sluice_core.runtime.deps import patiently
 
 log = structlog.get_logger(__name__)
 
@@ -37,12 +37,11 @@ def main() -> None:
         sys.exit(EXIT_CONFIG)
 
 
-def run(loaded: Settings, *, patience: float = START_PATIENCE) -> None:
+def run(loaded: Settings) -> None:
     """Migrate, and write the first key.
 
     Args:
         loaded: names the database and the key.
-        patience: seconds that the database may be away.
 
     Raises:
         ConfigError: the settings are wrong, or the database is still away.
@@ -50,7 +49,7 @@ def run(loaded: Settings, *, patience: float = START_PATIENCE) -> None:
     """
     engine = open_engine(loaded.store.effective_database_url, pool_size=1)
     try:
-        patiently(lambda: _upgrade(engine), patience)
+        patiently(lambda: _upgrade(engine), loaded.store.start_patience)
         log.info("database_migrated")
         _write_first_key(engine, loaded.http.bootstrap_key)
     finally:
@@ -61,7 +60,7 @@ def _upgrade(engine: sa.Engine) -> None:
     try:
         migrate.upgrade(engine)
     except StoreAwayError as exc:
-        raise ConfigError(f"The database does not answer: {exc}.") from exc
+        raise NotYetError(f"The database does not answer: {exc}.") from exc
 
 
 def _write_first_key(engine: sa.Engine, text: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from sluice_core.adapters.db.schema import REVISION
-from sluice_core.domain.errors import ConfigError, StoreAwayError
+from sluice_core.domain.errors import ConfigError, NotYetError, StoreAwayError
 
 #: Seconds that a statement waits for another writer's lock before it calls the store away.
 PATIENCE = 5.0
@@ -143,25 +143,30 @@ def mapped() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeoutError) as exc:
-        raise StoreAwayError(str(exc.__cause__ or exc)[:200]) from exc
+        raise StoreAwayError(_one_line(exc)) from exc
     except DBAPIError as exc:
         if exc.connection_invalidated:
-            raise StoreAwayError(str(exc.__cause__ or exc)[:200]) from exc
+            raise StoreAwayError(_one_line(exc)) from exc
         raise
 
 
+def _one_line(exc: Exception) -> str:
+    # What drivers say has several lines, the first of which tells most.
+    return " ".join(str(exc.__cause__ or exc).split())[:200].rstrip(" .")
+
+
 def check(engine: sa.Engine) -> None:
-    """Raises `ConfigError` with one sentence unless the database answers and has our tables."""
+    """Raises `NotYetError` with one sentence unless the database answers and has our tables."""
     try:
         with read(engine) as connection:
             tables = set(sa.inspect(connection).get_table_names())
             found = revision(connection)
     except StoreAwayError as exc:
-        raise ConfigError(f"The database does not answer: {exc}.") from exc
+        raise NotYetError(f"The database does not answer: {exc}.") from exc
     if "jobs" not in tables or found is None:
-        raise ConfigError("The database has no tables yet; run `sluice migrate` first.")
+        raise NotYetError("The database has no tables yet; run `sluice migrate` first.")
     if found < REVISION:
-        raise ConfigError(
+        raise NotYetError(
             f"The database has the tables of an older release ({found}, needed {REVISION});"
             " run `sluice migrate` first."
         )

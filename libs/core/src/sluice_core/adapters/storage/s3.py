@@ -17,7 +17,7 @@ from sluice_core.adapters.storage.base import Stat, Unfinished, key_parts
 from sluice_core.adapters.storage.folder import mapped as disk_mapped
 from sluice_core.adapters.storage.s3_address import S3Address, make_client
 from sluice_core.domain.disposition import attachment
-from sluice_core.domain.errors import ConfigError, SluiceError
+from sluice_core.domain.errors import ConfigError, NotYetError, SluiceError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -249,9 +249,9 @@ class S3Storage:
             self._client.put_object(Bucket=self._bucket, Key=probe, Body=b"")
             self._client.delete_object(Bucket=self._bucket, Key=probe)
         except ClientError as exc:
-            raise ConfigError(_refusal(_code(exc), self._bucket)) from exc
+            raise _refusal(_code(exc), self._bucket) from exc
         except BotoCoreError as exc:
-            raise ConfigError(f"The storage can't be reached: {_one_line(exc)}.") from exc
+            raise NotYetError(f"The storage can't be reached: {_one_line(exc)}.") from exc
 
 
 @contextmanager
@@ -274,11 +274,11 @@ def _one_line(exc: Exception) -> str:
     return " ".join(str(exc).split()).rstrip(".")
 
 
-def _refusal(code: str, bucket: str) -> str:
+def _refusal(code: str, bucket: str) -> ConfigError:
     if code in {*_MISSING, "NoSuchBucket"}:
-        return f"The storage has no bucket '{bucket}'."
+        return NotYetError(f"The storage has no bucket '{bucket}'.")
     if code in {"InvalidAccessKeyId", "SignatureDoesNotMatch"}:
-        return "The storage refuses the credentials."
+        return ConfigError("The storage refuses the credentials.")
     if code in {"403", "AccessDenied", "AllAccessDisabled"}:
-        return f"The storage denies access to the bucket '{bucket}'."
-    return f"The storage refuses to write to the bucket '{bucket}': {code}."
+        return ConfigError(f"The storage denies access to the bucket '{bucket}'.")
+    return ConfigError(f"The storage refuses to write to the bucket '{bucket}': {code}.")
