@@ -55,3 +55,18 @@ def test_bytes_that_come_again_are_counted():
     meter.begin(1)
     meter.read(report(5, 100))
     assert meter.refetched == 10 + 75
+
+
+def test_what_arrived_is_counted_apart_from_what_was_there():
+    meter = Meter([100, 100])
+    meter.resumed(40)
+    meter.read({"bytes": 70, "total": 100})
+    meter.read({"bytes": 100, "total": 100})
+    meter.finished(100)
+    assert (meter.fetched, meter.refetched) == (60, 0)
+    meter.begin(1)
+    meter.read({"bytes": 50, "total": 100})
+    # The server knows no ranges: it begins anew.
+    meter.resumed(0)
+    meter.read({"bytes": 100, "total": 100})
+    assert (meter.fetched, meter.refetched) == (60 + 50 + 100, 50)

@@ -10,10 +10,15 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from sluice_core.domain.metrics import METRICS, Source
 from sluice_core.domain.states import Status, WaitingFor
+from sluice_testing.process import free_port
+from sluice_testing.prometheus import answers, complaints
 
 PROGRAM = Path(__file__).with_name("process_worker.py")
 
@@ -157,3 +162,56 @@ def test_a_worker_retires_above_its_memory(rig, start, wait_for):
     assert worker.process.poll() is None
     order(rig, "big-300")
     assert worker.end() == 0
+
+
+class TestMetricsPort:
+    @pytest.fixture
+    def port(self):
+        return free_port()
+
+    @pytest.fixture
+    def worker(self, start, port, wait_for):
+        process = start(SLUICE_METRICS_PORT=str(port), SLUICE_DOWNLOAD_CONCURRENCY="2")
+        wait_for(lambda: answers(f"http://127.0.0.1:{port}/readyz"), timeout=60)
+        return process
+
+    def value(self, port, name, **labels):
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    return sample.value
+        return None
+
+    def test_its_page(self, rig, worker, port, wait_for):
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
+        assert complaints(page) == ""
+        known = {m.full_name for m in METRICS.values() if m.source is Source.PROCESS}
+        for family in text_string_to_metric_families(page):
+            name = family.name + ("_total" if family.type == "counter" else "")
+            assert name in known
+        slots = {"name": "sluice_worker_slots", "stage": "download"}
+        assert self.value(port, **slots, state="idle") == 2
+        order(rig, "child-60")
+        wait_for(lambda: worker.said("child"), timeout=60)
+        assert self.value(port, **slots, state="busy") == 1
+        assert self.value(port, **slots, state="idle") == 1
+        order(rig, "nothing-0")
+        done = {"queue": "download.default", "outcome": "ok"}
+        wait_for(lambda: self.value(port, "sluice_worker_messages_total", **done) == 1, timeout=60)
+        assert self.value(port, "sluice_scratch_free_bytes") > 0
+        # One that works is alive.
+        assert answers(f"http://127.0.0.1:{port}/livez")
+
+    def test_a_redis_that_is_silent_makes_it_neither_unlive_nor_unready(
+        self, worker, port, redis_server, wait_for
+    ):
+        redis_server.pause()
+        try:
+            wait_for(lambda: self.value(port, "sluice_worker_beat_age_seconds") > 8, timeout=60)
+            assert answers(f"http://127.0.0.1:{port}/livez")
+            assert answers(f"http://127.0.0.1:{port}/readyz")
+        finally:
+            redis_server.cont()
+        wait_for(lambda: self.value(port, "sluice_worker_beat_age_seconds") < 4, timeout=60)
+        assert worker.process.poll() is None

@@ -21,6 +21,8 @@ class Meter:
         self._done = [0] * len(sizes)
         self._told = [False] * len(sizes)
         self._current = 0
+        #: Bytes that arrived.
+        self.fetched = 0
         #: Bytes that were here once and had to come again.
         self.refetched = 0
 
@@ -44,6 +46,7 @@ class Meter:
 
     def finished(self, size: int) -> Progress:
         """The track is whole, and has so many bytes, whatever was said of it before."""
+        self._arrived(size)
         self._done[self._current] = self._sizes[self._current] = size
         return self._progress(None)
 
@@ -53,11 +56,15 @@ class Meter:
         Args:
             report: `bytes`, `total` or None, `estimated`, `speed` in bytes per second or None.
         """
+        self._arrived(int(report["bytes"]))
         self._set(int(report["bytes"]))
         if report.get("total"):
             self._sizes[self._current] = int(report["total"])
             self._told[self._current] = not report.get("estimated")
         return self._progress(report.get("speed"))
+
+    def _arrived(self, size: int) -> None:
+        self.fetched += max(0, size - self._done[self._current])
 
     def _set(self, size: int) -> None:
         self.refetched += max(0, self._done[self._current] - size)

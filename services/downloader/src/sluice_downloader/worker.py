@@ -54,6 +54,7 @@ def handle(run: Run, *, server: ForkServer, disk: Disk) -> Advance:
     plan = plan_of(run.job)
     info = read_info(run, plan)
     meter = Meter([track.bytes for track in plan.tracks])
+    run.traffic = lambda: (meter.fetched, meter.refetched)
     sources = []
     try:
         with disk.room(run.scratch, whole=sum(track.bytes or 0 for track in plan.tracks)) as room:

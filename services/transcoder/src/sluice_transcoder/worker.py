@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.run import Finished, Run
 from sluice_core.runtime.stage import Handler
 from sluice_transcoder.children import Workplace
+from sluice_transcoder.plan import Action
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.tools import Tools, inspect_tools
 from sluice_transcoder.transcode import Result, transcode
@@ -65,6 +67,7 @@ def handle(
             stack.enter_context(storage.local(source.key, run.scratch))
             for source in sources_of(job)
         ]
+        began = time.monotonic()
         result = transcode(
             paths,
             preset,
@@ -82,6 +85,8 @@ def handle(
             ),
             on_progress=lambda p: run.progress(to_progress(p)),
         )
+    if result.action is Action.ENCODE and result.probe.duration:
+        run.observe("transcode_speed_ratio", result.probe.duration / (time.monotonic() - began))
     run.check()
     artifact = store(run, result)
     return Finished([artifact], fields={"duration": result.probe.duration or job.duration})

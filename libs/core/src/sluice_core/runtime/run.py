@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters import events
-from sluice_core.adapters.db import claims, collections, liveness, runs
+from sluice_core.adapters.db import claims, collections, liveness, runs, tallies
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import (
@@ -25,6 +25,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.limits import time_limits
 from sluice_core.domain.paths import RunId
 from sluice_core.domain.progress import Durable, ProgressGate
+from sluice_core.domain.tallies import Tally
 from sluice_core.runtime.children import ChildResult, EndReason, error_for, is_alive
 from sluice_core.runtime.children.launch import kill_group
 from sluice_core.runtime.deps import StageDeps
@@ -79,6 +80,10 @@ class Run:
         self._gate = ProgressGate()
         self._durable = Durable(deps.stage)
         self._child: tuple[int, int] | None = None
+        #: Bytes fetched so far, and of these fetched before; set by a handler that fetches.
+        self.traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self._counted = (0, 0)
+        self._observed: list[Tally] = []
         limits = time_limits(
             deps.limits.soft_time_limit,
             deps.limits.hard_time_limit,
@@ -120,11 +125,13 @@ class Run:
         admitted = self._gate.admit(progress, time.monotonic())
         if admitted is None:
             return
+        happened = self.tallies()
         try:
             with write(self.deps.engine) as connection:
                 job = runs.write_progress(
                     connection, self.claim.job, admitted, now=self.deps.clock()
                 )
+                tallies.note(connection, happened)
                 if self._durable.is_news(admitted):
                     liveness.mark_progressed(connection, self.claim.attempt_id)
         except StoreAwayError:
@@ -132,6 +139,25 @@ class Run:
             self.deps.running.note_store(away=True)
             return
         tell(self.deps, job, "progress")
+
+    def observe(self, metric: str, value: float) -> None:
+        """Count an observation with the end of this run."""
+        self._observed.append(Tally(metric, {}, value))
+
+    def tallies(self) -> list[Tally]:
+        """What happened since this was last asked.
+
+        To be asked before it is stored: where nobody can tell whether that went through, too little
+        is counted, and nothing twice.
+        """
+        before, self._counted = self._counted, self.traffic()
+        observed, self._observed = self._observed, []
+        names = ("download_bytes_total", "download_refetched_bytes_total")
+        return observed + [
+            Tally(name, {}, now - then)
+            for name, now, then in zip(names, self._counted, before, strict=True)
+            if now > then
+        ]
 
     def describe(self, **fields: Any) -> None:
         """Store what was learned so far, e.g. the title."""

@@ -10,7 +10,15 @@ from enum import StrEnum
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import claims, dead_letters, jobs, liveness, runs, sweeps
+from sluice_core.adapters.db import (
+    claims,
+    dead_letters,
+    jobs,
+    liveness,
+    runs,
+    sweeps,
+    tallies,
+)
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
@@ -29,6 +37,7 @@ from sluice_core.domain.retry import RetryIn, decide
 from sluice_core.runtime.admission import admit, pause_host
 from sluice_core.runtime.alone import run_alone
 from sluice_core.runtime.children import EndReason
+from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import Advance, Expanded, Outcome, Run, stored, tell
@@ -176,6 +185,7 @@ def _run(deps: StageDeps, handle: Handler, run: Run) -> None:
         outcome, keep = _work_and_end(deps, handle, run)
     except StaleRunError:
         log.info("run_stale", job=run.job.id, epoch=run.id.epoch)
+        count(deps.engine, "stale_writes_total", stage=deps.stage.value)
         _remove_stored(deps, run)
     except StoreAwayError:
         # Nobody knows how it ended: what is here may be needed.
@@ -316,8 +326,16 @@ def _end(deps: StageDeps, run: Run, ending: Ending) -> tuple[Job, list[OutboxRow
         StaleRunError: another run owns the job, or it was canceled.
 
     """
+    # Of two tries that both went through, the second is refused as a whole.
+    happened = run.tallies()
+
+    def end(connection: sa.Connection) -> tuple[Job, list[OutboxRow]]:
+        ended = ending(connection)
+        tallies.note(connection, happened)
+        return ended
+
     try:
-        return stored(deps, ending)
+        return stored(deps, end)
     except StaleRunError:
         job = stored(deps, lambda connection: _ended_job(connection, run))
         if job is None:

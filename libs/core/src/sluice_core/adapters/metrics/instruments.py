@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -141,7 +142,11 @@ class WorkerMetrics:
         """Where a worker's state is read, at each scrape."""
         self._slots.labels(stage, "busy").set_function(busy)
         self._slots.labels(stage, "idle").set_function(lambda: max(0, threads - busy()))
-        self._beat.labels(stage).set_function(lambda: beat_age() or 0.0)
+        # One that never beat is as old as its process.
+        began = time.monotonic()
+        self._beat.labels(stage).set_function(
+            lambda: time.monotonic() - began if (age := beat_age()) is None else age
+        )
         self._paused.labels(stage).set_function(lambda: int(paused()))
 
     def scratch_from(self, free_bytes: Callable[[], float]) -> None:
