@@ -19,6 +19,7 @@ from sluice_testing.site import SampleSite
 from sluice_testing.system import PARTS, System
 from tests.chaos.storages import Shelf
 from tests.chaos.stores import Database, Redis, Undo
+from tests.chaos.strays import Orphans, still_there
 
 #: Seconds between two faults.
 PAUSE = (1.0, 4.0)
@@ -72,6 +73,7 @@ class Faults:
         self.counts: Counter[str] = Counter()
         #: Kills and ends of processes, each of which may cost a piece of a download.
         self.kills = 0
+        self.orphans = Orphans()
         #: Every process that was ever seen.
         self.seen: set[psutil.Process] = set()
 
@@ -90,6 +92,7 @@ class Faults:
         try:
             while time.monotonic() < end and not enough():
                 self.undo_due()
+                self.orphans.look()
                 self.seen.update(self._family())
                 if chosen and time.monotonic() >= due:
                     self._one(chosen, say)
@@ -146,8 +149,7 @@ class Faults:
         if process is None:
             return None
         self.kills += 1
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+        self.orphans.kill(process)
         return 0.0, _nothing
 
     def _any_of(self, found: Iterator[psutil.Process]) -> psutil.Process | None:
@@ -175,7 +177,7 @@ class Faults:
         self.kills += 4
         family = self._family()
         os.kill(self._system.pid, signal.SIGKILL)
-        psutil.wait_procs(family, timeout=10)
+        self.orphans.outlived += still_there(family, seconds=10.0)
         self._system.start()
         return 0.0, _nothing
 

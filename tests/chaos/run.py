@@ -24,7 +24,7 @@ from tests.chaos.faults import DRAIN, Faults
 from tests.chaos.points import DRAINED, NOT_IN_A_FOLDER, Points
 from tests.chaos.storages import Shelf, open_shelf
 from tests.chaos.stores import Database, Redis, open_database
-from tests.chaos.strays import strays
+from tests.chaos.strays import still_there, strays
 from tests.chaos.verdict import PIECE, Picture, Verdict
 
 #: What a run sets, and why; printed with its result.
@@ -112,7 +112,7 @@ class Run:
                 faults.seen.update(_family(system))
                 status = system.stop()
             self._check("ended with status 0", [f"it ended with {status}"] if status else [])
-            self._check("no process left", _alive(faults.seen))
+            self._check("no process left", still_there(faults.seen, seconds=10.0))
         return self._fine
 
     def _environment(self, site: SampleSite, database: str, storage: str) -> dict[str, str]:
@@ -164,6 +164,7 @@ class Run:
             raise
         self._check_all(picture, todo, site, faults, shelf)
         self._check("no child left", strays(system))
+        self._check("no media child outlived its parent", faults.orphans.outlived)
         self._check("clients got right answers", clients.wrong)
         self._check(f"each failpoint killed {options.kills} times", self._missed(hits).values())
         self._tell(picture, clients, faults, hits)
@@ -265,19 +266,3 @@ def _family(system: System) -> list[psutil.Process]:
         return system.family()
     except psutil.NoSuchProcess:
         return []
-
-
-def _alive(seen: set[psutil.Process]) -> list[str]:
-    deadline = time.monotonic() + 10.0
-    while (
-        alive := [process for process in seen if _runs(process)]
-    ) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return [f"process {process.pid}" for process in alive]
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -1,8 +1,9 @@
-"""Processes that an idle system has no use for: children of runs that are over."""
+"""Processes that should not be there: children of runs that are over, or of who was killed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import psutil
@@ -13,6 +14,52 @@ from sluice_testing.system import PARTS, System
 MEDIA = ("parser", "downloader", "transcoder")
 #: What starts the parts, see ADR 6.
 NURSERY = "sluice_cli.local.nursery"
+#: Seconds that media children may outlive who started them.
+OUTLIVE = 2.0
+
+
+class Orphans:
+    """Media children of killed processes: each must be gone soon."""
+
+    def __init__(self) -> None:
+        #: (monotonic time from which it counts, process).
+        self._watched: list[tuple[float, psutil.Process]] = []
+        #: Those that were still there.
+        self.outlived: list[str] = []
+
+    def kill(self, process: psutil.Process) -> None:
+        """Kill -9; harmless when it is gone."""
+        with suppress(psutil.NoSuchProcess):
+            children = (
+                [] if _name(process) in ("api", NURSERY) else process.children(recursive=True)
+            )
+            process.kill()
+            due = time.monotonic() + OUTLIVE
+            self._watched += [(due, child) for child in children]
+
+    def look(self) -> None:
+        """Note whose time is over; to be called all the time."""
+        now = time.monotonic()
+        for _, process in [entry for entry in self._watched if entry[0] <= now]:
+            if runs(process):
+                self.outlived.append(_told(process))
+        self._watched = [entry for entry in self._watched if entry[0] > now]
+
+
+def still_there(processes: Iterable[psutil.Process], *, seconds: float) -> list[str]:
+    """Those that do not end in so many seconds."""
+    deadline = time.monotonic() + seconds
+    while (left := [one for one in processes if runs(one)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return [_told(one) for one in left]
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it does; a zombie does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def strays(system: System) -> list[str]:
