@@ -35,7 +35,7 @@ def test_an_image_is_built_from_a_folder_of_wheels_and_runs_as_a_cluster_runs_it
     can_build(ROOT)
     with Builder(folder / "build", ROOT).opened() as builder:
         builder.collect("sluice-api")
-        image = builder.build("services/api/Dockerfile", REVISION="abc123")
+        image = builder.build("api", REVISION="abc123")
         holds_what_it_needs_and_no_more(image)
         says_what_is_wrong_and_ends(image, folder)
         migrates_and_serves(image, folder, redis_url)
