@@ -1,5 +1,7 @@
 """Server-sent events: one hub per process compares Redis and database, many clients listen.
 
-`messages` are what is sent, `buffer` keeps the latest per job for one client, `memory` what the hub
-has told, `hub` finds out what is new, `stream` speaks to one client.
+`hub` finds out what is new: `feed` reads Redis, `comparison` the database, `memory` knows what was
+told. `audience` finds who wants a message (`messages`), a `subscription` collects it in a `buffer`.
+`stream` speaks to one client: `start` is what it is sent first, `departure` notices when it leaves,
+`allowed` when its key was closed.
 """

@@ -7,10 +7,8 @@ emptied, away, or lose a signal; every two seconds the hub compares versions wit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import gevent
 import redis
@@ -19,41 +17,29 @@ import structlog
 from gevent.event import Event as Signal
 
 from sluice_api.database import Database
+from sluice_api.events.audience import Audience
+from sluice_api.events.comparison import Comparison
+from sluice_api.events.feed import Feed
 from sluice_api.events.memory import Memory
-from sluice_api.events.messages import (
-    Message,
-    Watch,
-    deleted_message,
-    job_message,
-    progress_message,
-)
+from sluice_api.events.messages import Watch, deleted_message, job_message, progress_message
 from sluice_api.events.subscription import Subscription
 from sluice_api.positions import Positions
 from sluice_api.views import Shown, gather
-from sluice_core.adapters import events
-from sluice_core.adapters.db import changes
 from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db.changes import Change
 from sluice_core.adapters.events import Event
-from sluice_core.adapters.redis import call
-from sluice_core.domain import keys
-from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
+from sluice_core.domain.errors import StoreAwayError
 from sluice_core.domain.job import Progress
 
 log = structlog.get_logger(__name__)
 
 #: Seconds between comparisons with the database.
 COMPARE_EVERY = 2.0
-#: Seconds that a transaction may take from its time stamp to its commit, and clocks may differ.
-OVERLAP = 5.0
 #: Seconds in which changes of one job become one event.
 COALESCE = 0.05
 #: Jobs read in one go.
 CHUNK = 200
-#: Changes looked at in one comparison; the next one goes on from there.
-MAX_CHANGES = 10_000
-_PAGE = 1_000
-_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: Above every version: whatever is said of a deleted job later is no news.
+_GONE = 2**62
 
 
 class Hub:
@@ -78,11 +64,11 @@ class Hub:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
-        self._stream = stream
         self._positions = positions
-        self._block = block
         self._clock = clock
-        self._subscriptions: set[Subscription] = set()
+        self._feed = Feed(stream, block=block)
+        self._comparison = Comparison(database, clock)
+        self._audience = Audience()
         self._memory = Memory()
         #: Jobs to be read and told, with whose they are.
         self._dirty: dict[str, str | None] = {}
@@ -90,41 +76,44 @@ class Hub:
         self._parents: dict[str, str | None] = {}
         self._wake = Signal()
         self._loops: dict[str, gevent.Greenlet[..., None]] = {}
-        #: All changes stamped before this, less `OVERLAP`, were looked at.
-        self._cursor = 0.0
+        #: As the comparison's cursor, of what was not only found but told.
+        self._told_up_to = 0.0
         self._count = 0
         self.is_closing = False
 
     @property
     def clients(self) -> int:
-        return len(self._subscriptions)
+        return len(self._audience)
 
     def event_id(self) -> str:
         """Says up to when a client that saw this event knows everything; see `stream`."""
         self._count += 1
-        return f"{int(self._cursor * 1000)}-{self._count}"
+        return f"{int(self._told_up_to * 1000)}-{self._count}"
 
-    @contextmanager
-    def subscribe(self, watch: Watch) -> Iterator[Subscription]:
-        """A subscription that collects from now on."""
+    def join(self, watch: Watch) -> Subscription:
+        """A subscription that collects from now on, until it leaves."""
         subscription = Subscription(watch)
-        self._subscriptions.add(subscription)
+        self._audience.add(subscription)
         self._start()
-        try:
-            yield subscription
-        finally:
-            self._subscriptions.discard(subscription)
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        """Idempotent."""
+        self._audience.discard(subscription)
 
     def stop(self) -> None:
         """Let all streams end; safe in a signal handler."""
         self.is_closing = True
-        for subscription in list(self._subscriptions):
+        for subscription in self._audience:
             subscription.wake()
 
     def close(self) -> None:
         self.stop()
         gevent.killall(list(self._loops.values()), timeout=1)
-        self._stream.close()
+        self._feed.close()
+
+    def _is_wanted(self) -> bool:
+        return len(self._audience) > 0
 
     def _start(self) -> None:
         loops = (self._follow_redis, self._follow_database, self._tell_dirty)
@@ -132,13 +121,13 @@ class Hub:
         if len(dead) == len(loops):
             # Whatever was told before, these clients did not hear it.
             self._memory.clear()
-            self._cursor = self._clock()
+            self._told_up_to = self._comparison.begin()
         for loop in dead:
             self._loops[loop.__name__] = gevent.spawn(self._guard, loop)
 
     def _guard(self, loop: Callable[[], None]) -> None:
         """A fault of ours must not leave clients with a stream that looks alive."""
-        while self._subscriptions:
+        while self._is_wanted():
             try:
                 loop()
             except Exception:
@@ -148,38 +137,9 @@ class Hub:
     # -- what Redis says ------------------------------------------------------------------------
 
     def _follow_redis(self) -> None:
-        last = "$"
-        failures = 0
-        while self._subscriptions:
-            try:
-                last = self._read_events(last)
-                failures = 0
-            except BrokerAwayError as exc:
-                if failures == 0:
-                    log.warning("event_stream_away", error=str(exc))
-                gevent.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
-                failures += 1
+        self._feed.follow(self._hear, wanted=self._is_wanted)
 
-    def _read_events(self, last: str) -> str:
-        with call():
-            answer: Any = self._stream.xread(
-                {keys.EVENTS: last}, count=CHUNK, block=int(self._block * 1000)
-            )
-        # Both forms in which servers answer, by protocol version.
-        streams = answer.values() if isinstance(answer, dict) else [s[1] for s in answer or ()]
-        for entries in streams:
-            for entry_id, fields in _flat(entries):
-                last = entry_id
-                self._hear(fields)
-        return last
-
-    def _hear(self, fields: dict[Any, Any]) -> None:
-        try:
-            event = events.decode(fields)
-        except (ValueError, TypeError, KeyError):
-            # Of another release, or not ours; the database tells what it was about.
-            log.warning("event_unreadable")
-            return
+    def _hear(self, event: Event) -> None:
         if event.version <= self._memory.version(event.job_id):
             return
         if not self._tell_progress(event):
@@ -204,13 +164,13 @@ class Hub:
             updated_at=self._clock(),
         )
         self._memory.keep(job, told.children)
-        self._broadcast(progress_message(job, told.children, self.event_id()))
+        self._audience.tell(progress_message(job, told.children, self.event_id()))
         return True
 
     # -- what the database says -----------------------------------------------------------------
 
     def _follow_database(self) -> None:
-        while self._subscriptions:
+        while self._is_wanted():
             gevent.sleep(COMPARE_EVERY / 2)
             self._dirty.update(self._parents)
             self._parents.clear()
@@ -222,33 +182,12 @@ class Hub:
                 log.warning("comparison_postponed", error=str(exc))
 
     def _compare(self) -> None:
-        begun = self._clock()
-        watched = self._watched()
-        moment, after = self._cursor - OVERLAP, ""
-        for _ in range(MAX_CHANGES // _PAGE):
-            page = self._database.read(_page_of(moment, after))
-            self._notice(page)
-            if len(page) < _PAGE:
-                self._cursor = begun
-                break
-            moment, after = page[-1].updated_at, page[-1].job_id
-        else:
-            # The next comparison, which looks back by the overlap, goes on from here.
-            self._cursor = min(begun, moment + OVERLAP)
-        for start in range(0, len(watched), CHUNK):
-            self._notice(self._database.read(_of_jobs(watched[start : start + CHUNK])))
-
-    def _watched(self) -> list[str]:
-        """Jobs that are compared by name: whatever clocks say, their changes are seen."""
-        named: set[str] = set(self._memory.active())
-        for subscription in self._subscriptions:
-            named.update(subscription.watch.ids or ())
-        return sorted(named)[:MAX_CHANGES]
-
-    def _notice(self, page: list[Change]) -> None:
-        for change in page:
-            if change.version > self._memory.version(change.job_id):
-                self._mark(change.job_id, change.api_key_id)
+        named = self._audience.named()
+        named.update(self._memory.active())
+        for page in self._comparison.look(named):
+            for change in page:
+                if change.version > self._memory.version(change.job_id):
+                    self._mark(change.job_id, change.api_key_id)
 
     # -- telling --------------------------------------------------------------------------------
 
@@ -257,21 +196,26 @@ class Hub:
         self._wake.set()
 
     def _tell_dirty(self) -> None:
-        while self._subscriptions:
+        while self._is_wanted():
             self._wake.wait(COMPARE_EVERY)
             gevent.sleep(COALESCE)
             self._wake.clear()
+            found_up_to = self._comparison.cursor
             while self._dirty:
-                chunk = [self._dirty.popitem() for _ in range(min(CHUNK, len(self._dirty)))]
-                self._building = {job_id for job_id, _ in chunk}
-                try:
-                    self._tell(dict(chunk))
-                except StoreAwayError as exc:
-                    # The comparison finds them again once the database is back.
-                    log.warning("events_postponed", error=str(exc))
-                    gevent.sleep(1.0)
-                finally:
-                    self._building = set()
+                self._tell_some()
+            self._told_up_to = found_up_to
+
+    def _tell_some(self) -> None:
+        chunk = dict(self._dirty.popitem() for _ in range(min(CHUNK, len(self._dirty))))
+        self._building = set(chunk)
+        try:
+            self._tell(dict(chunk))
+        except StoreAwayError as exc:
+            log.warning("events_postponed", error=str(exc))
+            self._dirty.update(chunk)
+            gevent.sleep(1.0)
+        finally:
+            self._building = set()
 
     def _tell(self, wanted: dict[str, str | None]) -> None:
         shown = self._database.read(_shown(list(wanted)))
@@ -281,7 +225,7 @@ class Hub:
             self._tell_job(one, places.get(one.job.id))
         for job_id, api_key_id in wanted.items():
             self._memory.drop(job_id, _GONE)
-            self._broadcast(deleted_message(job_id, api_key_id, self.event_id()))
+            self._audience.tell(deleted_message(job_id, api_key_id, self.event_id()))
 
     def _tell_job(self, shown: Shown, place: int | None) -> None:
         job = shown.job
@@ -290,35 +234,10 @@ class Hub:
         if not is_news and (told is None or told.children == shown.children):
             return
         self._memory.keep(job, shown.children)
-        self._broadcast(job_message(job, shown.view(place), self.event_id()))
+        self._audience.tell(job_message(job, shown.view(place), self.event_id()))
         if job.parent_id is not None and (told is None or told.job.status is not job.status):
             # A parent's own row does not change with its children's, but what is shown of it does.
             self._parents[job.parent_id] = job.api_key_id
-
-    def _broadcast(self, message: Message) -> None:
-        for subscription in self._subscriptions:
-            subscription.offer(message)
-
-
-#: Above every version: whatever is said of a deleted job later is no news.
-_GONE = 2**62
-
-
-def _flat(entries: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
-    for entry in entries:
-        if isinstance(entry, list):
-            # One level deeper in the newer protocol.
-            yield from _flat(entry)
-        else:
-            yield entry
-
-
-def _page_of(moment: float, after: str) -> Callable[[sa.Connection], list[Change]]:
-    return lambda c: changes.since(c, moment, after_id=after, limit=_PAGE)
-
-
-def _of_jobs(job_ids: list[str]) -> Callable[[sa.Connection], list[Change]]:
-    return lambda c: changes.of_jobs(c, job_ids)
 
 
 def _shown(job_ids: list[str]) -> Callable[[sa.Connection], list[Shown]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluice_core.domain.job import ChildCounts, Job
 from sluice_core.domain.states import ACTIVE
 
 #: Versions remembered; a forgotten one is told once more, which harms nobody.
 MAX_VERSIONS = 20_000
-#: Jobs kept whole, so that progress can be told without the database.
-MAX_JOBS = 1_000
+#: Jobs kept as they are shown, so that progress can be told without the database: as many as may
+#: have a client of their own.
+MAX_JOBS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Memory:
         self._versions[job.id] = job.version
         self._versions.move_to_end(job.id)
         if job.status in ACTIVE:
-            self._jobs[job.id] = Told(job, children)
+            self._jobs[job.id] = Told(_shown_part(job), children)
             self._jobs.move_to_end(job.id)
         else:
             self._jobs.pop(job.id, None)
@@ -56,9 +57,14 @@ class Memory:
         self._versions.move_to_end(job_id)
 
     def active(self) -> list[str]:
-        """Jobs kept whole, all of which had not ended."""
+        """Jobs kept, all of which had not ended."""
         return list(self._jobs)
 
     def clear(self) -> None:
         self._versions.clear()
         self._jobs.clear()
+
+
+def _shown_part(job: Job) -> Job:
+    """Without what can be large and is never shown."""
+    return replace(job, plan=None, sources=None, entry=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +47,16 @@ class Watch:
 
 
 RETRY = b"retry: 3000\n\n"
-#: To clients of a process that ends: another one is there soon.
-RETRY_SOON = b"retry: 1000\n\n"
+#: Milliseconds from which and over which clients of a process that ends come back: another one is
+#: there soon, and thousands must not ask it in the same moment.
+SOON, SPREAD = 1_000, 4_000
 #: Proxies and clients see that the stream lives, and a lost client is noticed by it.
 PING = b": still here\n\n"
+
+
+def retry_soon() -> bytes:
+    """To a client of a process that ends."""
+    return b"retry: %d\n\n" % (SOON + random.randrange(SPREAD))  # noqa: S311  # no secret
 
 
 def job_message(job: Job, view: dict[str, Any], event_id: str) -> Message:

@@ -16,6 +16,8 @@ class Subscription:
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
+        #: Whether the client is known to have left.
+        self.is_gone = False
         self._buffer = Buffer()
         self._signal = Signal()
 
@@ -28,6 +30,11 @@ class Subscription:
         if self.watch.wants(message.job_id, message.api_key_id):
             self._buffer.put(message)
             self._signal.set()
+
+    def go(self) -> None:
+        """The client has left."""
+        self.is_gone = True
+        self._signal.set()
 
     def wake(self) -> None:
         """End a wait although there is nothing new."""
