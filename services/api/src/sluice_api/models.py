@@ -293,6 +293,12 @@ class PresetList(BaseModel):
     default: str
 
 
+class ReadyQuery(BaseModel):
+    """What not to look at."""
+
+    exclude: list[Literal["database", "redis", "storage"]] = []
+
+
 class Health(BaseModel):
     """`parts` has a sentence for each part that is not `ok`."""
 

@@ -46,12 +46,14 @@ def build_health(deps: Deps) -> APIBlueprint:
         return jsonify({"ok": True, "parts": {}})
 
     @api.get("/readyz", summary="Its stores answer", responses={200: m.Health, 503: m.Health})
-    def readyz() -> Response:
-        parts = {
-            "database": _told(lambda: deps.database.read(_read_something)),
-            "redis": _told(lambda: _ping(deps)),
-            "storage": _told(lambda: deps.threads.run(deps.storage.check)),
+    def readyz(query: m.ReadyQuery) -> Response:
+        """`?exclude=redis` for balancers: links are taken without it."""
+        checks = {
+            "database": lambda: deps.database.read(_read_something),
+            "redis": lambda: _ping(deps),
+            "storage": lambda: deps.threads.run(deps.storage.check),
         }
+        parts = {name: _told(checks[name]) for name in checks if name not in query.exclude}
         ok = all(words == "ok" for words in parts.values())
         response = jsonify({"ok": ok, "parts": parts})
         response.status_code = 200 if ok else 503
