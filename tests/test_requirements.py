@@ -28,7 +28,8 @@ def functions(path: Path) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_named_test_exists(name: str) -> None:
     file, _, function = name.partition("::")
-    assert function in functions(ROOT / file)
+    # A method is named with its class, as the test runner takes it.
+    assert function.rpartition("::")[2] in functions(ROOT / file)
 
 
 @pytest.mark.parametrize("row", DONE.split())

@@ -62,6 +62,7 @@ def folder(root: Path, job_id: str, epoch: int, stage: Actor = Actor.DOWNLOAD) -
     made.mkdir(parents=True)
     (made / "137.part").write_bytes(b"abc")
     (made / LOCK_NAME).touch()
+    (made / scratch.TAKEN).touch()
     return made
 
 
@@ -105,6 +106,19 @@ class TestSweep:
         newest = folder(tmp_path, run.job.id, run.job.epoch)
         assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 1
         assert (old.exists(), newest.exists()) == (False, True)
+
+    def test_nothing_goes_that_the_next_run_is_about_to_take_over(
+        self, engine: sa.Engine, tmp_path: Path
+    ) -> None:
+        with write(engine) as c:
+            run = run_at(c, Actor.DOWNLOAD)
+        old = folder(tmp_path, run.job.id, run.job.epoch - 1)
+        own = tmp_path / RunId(run.job.id, Actor.DOWNLOAD, run.job.epoch).folder
+        own.mkdir()
+        assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 0
+        assert (old / "137.part").exists()
+        assert len(scratch.take_over(tmp_path, RunId(run.job.id, Actor.DOWNLOAD, run.job.epoch)))
+        assert (own / "137.part").exists()
 
     def test_partial_work_of_a_failed_job_stays_until_its_time_is_over(
         self, engine: sa.Engine, tmp_path: Path
@@ -155,3 +169,23 @@ def test_only_proven_dead_writers_are_taken_over(tmp_path: Path, hold: Hold) -> 
     # Older than what was taken already: its own file of that name is worth nothing.
     assert scratch.take_over(tmp_path, run) == []
     assert not alive.exists()
+
+
+def test_files_of_two_runs_are_never_put_together(tmp_path: Path) -> None:
+    job_id = new_id()
+    older, newer = (tmp_path / RunId(job_id, Actor.DOWNLOAD, n).folder for n in (1, 2))
+    for made, names in (
+        (older, ["a.video.media", "b.audio.media.part", "b.audio.media.ytdl"]),
+        (newer, ["b.audio.media.part"]),
+    ):
+        made.mkdir()
+        for name in names:
+            (made / name).write_text(made.name)
+    run = RunId(job_id, Actor.DOWNLOAD, 3)
+    own = tmp_path / run.folder
+    own.mkdir()
+    scratch.take_over(tmp_path, run)
+    found = {p.name: p.read_text() for p in own.iterdir() if p.name != scratch.TAKEN}
+    assert found == {"a.video.media": older.name, "b.audio.media.part": newer.name}
+    assert not older.exists()
+    assert not newer.exists()

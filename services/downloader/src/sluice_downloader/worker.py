@@ -92,7 +92,7 @@ def read_info(run: Run, plan: Plan) -> dict[str, Any]:
 def local_path(run: Run, track: Track) -> Path:
     """Where the finished track lies in the scratch folder; beside it, yt-dlp's partial state."""
     safe = "".join(c if c.isalnum() else "_" for c in track.format_id)[:64]
-    return run.scratch / f"{safe}.{track.kind}.media"
+    return run.scratch / f"{safe}.{track.kind}{scratch.TRACK_SUFFIX}"
 
 
 def fetch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -20,13 +21,18 @@ log = structlog.get_logger(__name__)
 
 #: Jobs asked for in one query.
 BATCH = 500
+#: How the name of a fetched track ends.
+TRACK_SUFFIX = ".media"
+#: In a run's folder: it has taken what earlier ones left, and needs them no more.
+TAKEN = ".taken-over"
 
 
 def take_over(root: Path, run: RunId) -> list[Path]:
     """Move earlier partial work of the same job and stage into the run's own folder.
 
     Only from writers that are proven gone: a media child holds its folder's lock from before its
-    start to its end. The newest folder wins; what older ones have under the same name is left.
+    start to its end. The newest folder wins, as a whole; of a track that it knows, nothing is taken
+    from older ones, since files of two runs do not belong together.
 
     Returns:
         the files that are now in the run's folder.
@@ -43,19 +49,36 @@ def take_over(root: Path, run: RunId) -> list[Path]:
         if lock_is_held(folder / LOCK_NAME):
             log.info("partial_work_in_use", folder=folder.name)
             continue
-        taken += _move_files(folder, own)
+        whole = _take_whole(folder, own)
+        taken += _move_files(folder, own) if whole is None else whole
         shutil.rmtree(folder, ignore_errors=True)
+    (own / TAKEN).touch()
     return taken
 
 
+def _take_whole(folder: Path, own: Path) -> list[Path] | None:
+    """In one step, which a kill can't divide; None when the own folder is no longer empty."""
+    (folder / TAKEN).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rename(own)
+        return [file for file in own.iterdir() if file.name != LOCK_NAME]
+    return None
+
+
 def _move_files(folder: Path, own: Path) -> list[Path]:
+    known = {_track(file.name) for file in own.iterdir()}
     moved = []
     for file in folder.iterdir():
-        target = own / file.name
-        if file.name != LOCK_NAME and file.is_file() and not target.exists():
+        if file.name != LOCK_NAME and file.is_file() and _track(file.name) not in known:
+            target = own / file.name
             file.rename(target)
             moved.append(target)
     return moved
+
+
+def _track(name: str) -> str:
+    """What a file belongs to: partial files and notes are named like the whole, and more."""
+    return name.partition(TRACK_SUFFIX)[0]
 
 
 def folders(root: Path, stage: Actor) -> list[RunId]:
@@ -67,8 +90,8 @@ def folders(root: Path, stage: Actor) -> list[RunId]:
 def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
     """Remove folders that nobody can use any more; returns how many.
 
-    Kept are: those whose child lives, the one of the run that owns its job now, and the newest
-    partial download of a job that may still be continued.
+    Kept are: those whose child lives, the one of the run that owns its job now, the newest partial
+    download of a job that may still be continued, and older ones until it has taken them over.
 
     Raises:
         StoreAwayError: nobody can tell now; nothing was removed.
@@ -86,18 +109,21 @@ def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
     removed = 0
     for run in runs:
         folder = root / run.folder
-        useful = _is_useful(run, owners.get(run.job_id), newest[run.job_id])
-        if not useful and not lock_is_held(folder / LOCK_NAME):
+        following = root / RunId(run.job_id, stage, newest[run.job_id]).folder
+        wanted = run.epoch == newest[run.job_id] or not (following / TAKEN).exists()
+        if _is_useful(run, owners.get(run.job_id), wanted=wanted):
+            continue
+        if not lock_is_held(folder / LOCK_NAME):
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
     return removed
 
 
-def _is_useful(run: RunId, owner: tuple[int, Status, bool] | None, newest: int) -> bool:
+def _is_useful(run: RunId, owner: tuple[int, Status, bool] | None, *, wanted: bool) -> bool:
     if owner is None:
         return False
     epoch, status, needs_download = owner
     if run.epoch >= epoch and status in ACTIVE:
         return True
-    resumable = run.stage is Actor.DOWNLOAD and run.epoch == newest and needs_download
+    resumable = run.stage is Actor.DOWNLOAD and wanted and needs_download
     return resumable and (status in ACTIVE or status is Status.FAILED)
