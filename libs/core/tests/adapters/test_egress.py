@@ -127,6 +127,18 @@ def test_allowed_address_is_reached_on_its_port_alone(listener):
     assert guarded(action, allow=[f"127.0.0.1:{port + 1}"]) == "blocked"
 
 
+def test_an_allowed_name_opens_the_addresses_that_it_has_on_its_port_alone(listener):
+    port = listener.server_port
+    by_name = f"socket.create_connection(('localhost', {port}), 5)"
+    by_address = f"socket.create_connection(('127.0.0.1', {port}), 5)"
+    assert guarded(by_name, allow=[f"localhost:{port}"]) == "reached"
+    assert guarded(by_address, allow=[f"localhost:{port}"]) == "reached"
+    assert guarded(by_name, allow=[f"localhost:{port + 1}"]) == "blocked"
+    assert guarded(by_name, allow=[f"no-such-name.invalid:{port}"]) == "blocked"
+    elsewhere = f"socket.create_connection(('127.0.0.2', {port}), 5)"
+    assert guarded(elsewhere, allow=[f"localhost:{port}"]) == "blocked"
+
+
 def test_with_a_proxy_nothing_else_is_reached(listener):
     port = listener.server_port
     proxy = f"http://localhost:{port}"

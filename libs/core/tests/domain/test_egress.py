@@ -113,3 +113,28 @@ def test_rule_that_can_not_be_read_is_named(text):
     with pytest.raises(ConfigError) as failure:
         AllowRule.parse(text)
     assert repr(text) in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("nas.lan:80", "nas.lan", 80),
+        ("Sluice-Sample-Site.media.svc:8080", "sluice-sample-site.media.svc", 8080),
+        ("intranet:65535", "intranet", 65535),
+    ],
+)
+def test_a_name_is_opened_on_one_port(text, host, port):
+    policy = AddressPolicy.parse([text, "10.0.0.0/8"])
+    assert policy.hosts_on(port) == (host,)
+    assert policy.hosts_on(port - 1) == ()
+    # A name says nothing of addresses: those are known to whoever looks it up.
+    assert not policy.is_allowed("127.0.0.1", port)
+    assert policy.is_allowed("10.1.1.1", port)
+
+
+@pytest.mark.parametrize(
+    "text", ["nas.lan", "nas.lan:0", "nas.lan:65536", "-a:80", "a..b:80", "1.2.3:80", "a b:80"]
+)
+def test_a_name_that_can_not_be_read(text):
+    with pytest.raises(ConfigError, match="neither a network nor"):
+        AddressPolicy.parse([text])

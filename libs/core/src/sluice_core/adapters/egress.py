@@ -32,7 +32,8 @@ class EgressGuard:
     """Decides on connections, and can bind the whole process to its decisions.
 
     Args:
-        allow: rules of `EGRESS_ALLOW`, see `AllowRule.parse`.
+        allow: rules of `EGRESS_ALLOW`, see `AllowRule.parse` and `NameRule.parse`; names are
+            looked up whenever an address is not allowed without them.
         proxy: link of an HTTP proxy. With it nothing but the proxy may be connected to, and which
             addresses are reached behind it is the proxy's to decide.
 
@@ -50,7 +51,17 @@ class EgressGuard:
         """Whether this address may be connected to; names are refused, they are not addresses."""
         if self._proxy is not None:
             return (parse_ip(ip), port) in self._proxy_addresses
-        return self._policy.is_allowed(ip, port)
+        return self._policy.is_allowed(ip, port) or self._is_named(ip, port)
+
+    def _is_named(self, ip: str, port: int) -> bool:
+        address = parse_ip(ip)
+        if address is None:
+            return False
+        for host in self._policy.hosts_on(port):
+            with suppress(OSError):
+                if (address, port) in _addresses(host, port):
+                    return True
+        return False
 
     def install(self) -> None:
         """Bind this process, for good.
@@ -126,9 +137,13 @@ def _host_and_port(proxy: str) -> tuple[str, int]:
 
 def _resolve(host: str, port: int) -> frozenset[tuple[IpAddress | None, int]]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return _addresses(host, port)
     except OSError as exc:
         raise SluiceError("the egress proxy's name does not resolve", code="network") from exc
+
+
+def _addresses(host: str, port: int) -> frozenset[tuple[IpAddress | None, int]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return frozenset((parse_ip(str(address[0])), port) for *_, address in found)
 
 

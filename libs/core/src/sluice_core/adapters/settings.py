@@ -115,7 +115,7 @@ class HttpSettings(_Group):
 class EgressSettings(_Group):
     """What media work may reach."""
 
-    #: Comma-separated networks or `address:port` pairs, reachable although not public.
+    #: Comma-separated networks, `address:port` or `name:port` pairs, reachable although not public.
     egress_allow: str = ""
     #: HTTP proxy that all media work goes through, e.g. `http://proxy:3128`.
     egress_proxy: str = ""

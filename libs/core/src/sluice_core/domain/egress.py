@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,14 @@ _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
 _SPECIAL_V6 = tuple(
     ipaddress.IPv6Network(text)
     for text in ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20")
+)
+
+
+#: A host name (RFC 1123) whose last label is no number, and a port.
+_NAME = re.compile(
+    r"(?P<host>(?:[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)"
+    r":(?P<port>[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])",
+    re.IGNORECASE,
 )
 
 
@@ -100,7 +109,9 @@ class AllowRule:
         try:
             rule = cls(ipaddress.ip_network(network.strip("[]"), strict=False), int(port))
         except ValueError as exc:
-            raise ConfigError(f"{text!r} is neither a network nor an address with a port") from exc
+            raise ConfigError(
+                f"{text!r} is neither a network nor an address or name with a port"
+            ) from exc
         if not 0 < int(port) < 65536:  # noqa: PLR2004  # the range of ports
             raise ConfigError(f"the port of {text!r} is out of range")
         return rule
@@ -110,10 +121,27 @@ class AllowRule:
 
 
 @dataclass(frozen=True, slots=True)
+class NameRule:
+    """A host that an operator opens by name, on one port: its address may not be known before."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> NameRule | None:
+        """Read `nas.lan:8080`; None when it is no name with a port."""
+        found = _NAME.fullmatch(text)
+        if found is None or parse_ip(found["host"]) is not None:
+            return None
+        return cls(found["host"].lower(), int(found["port"]))
+
+
+@dataclass(frozen=True, slots=True)
 class AddressPolicy:
     """The one rule for links, redirects, manifests, DNS answers and callbacks."""
 
     allow: tuple[AllowRule, ...] = ()
+    names: tuple[NameRule, ...] = ()
 
     @classmethod
     def parse(cls, allow: Iterable[str]) -> AddressPolicy:
@@ -123,7 +151,15 @@ class AddressPolicy:
             ConfigError: one of them can't be read.
 
         """
-        return cls(tuple(AllowRule.parse(text) for text in allow))
+        rules = [NameRule.parse(text) or AllowRule.parse(text) for text in allow]
+        return cls(
+            tuple(rule for rule in rules if isinstance(rule, AllowRule)),
+            tuple(rule for rule in rules if isinstance(rule, NameRule)),
+        )
+
+    def hosts_on(self, port: int) -> tuple[str, ...]:
+        """Names whose addresses, whatever they are now, may be reached on this port."""
+        return tuple(rule.host for rule in self.names if rule.port == port)
 
     def is_allowed(self, ip: str, port: int) -> bool:
         """Whether a connection to this address (not name) is allowed; no for what is no address."""
