@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -31,7 +32,8 @@ _FAULTS = {
     504: Fault.TIMEOUT,
 }
 _SERVER_ERROR = 500
-_NOT_FOUND = 404
+#: Characters kept of what the API server says.
+_MAX_WORDS = 300
 
 _T = TypeVar("_T")
 
@@ -171,6 +173,9 @@ def _translated() -> Iterator[None]:
         yield
     except ApiException as exc:
         raise _of_status(exc) from exc
+    except urllib3.exceptions.NewConnectionError as exc:
+        # Counted among time-outs by its library.
+        raise ClusterError(Fault.UNREACHABLE, f"no connection: {exc}") from exc
     except urllib3.exceptions.TimeoutError as exc:
         raise ClusterError(Fault.TIMEOUT, f"no answer within {TIMEOUT[1]:g} s") from exc
     except (urllib3.exceptions.HTTPError, OSError) as exc:
@@ -189,10 +194,13 @@ def _of_status(exc: ApiException) -> ClusterError:
 
 
 def _message(exc: ApiException) -> str:
-    # The answer is a Status object; its sentence names the object and the missing right.
+    """The sentence of a Status object, which names the object and the missing right."""
     text = str(exc.body or "")
-    _, found, rest = text.partition('"message":"')
-    return (rest.partition('"')[0] if found else text)[:300]
+    try:
+        text = json.loads(text)["message"]
+    except (ValueError, KeyError, TypeError):
+        return text[:_MAX_WORDS]
+    return str(text)[:_MAX_WORDS]
 
 
 def _retry_after(exc: ApiException) -> float | None:

@@ -65,7 +65,7 @@ class Pool:
         cluster: where it is.
         marks: of this pool alone.
         metrics: told what is decided.
-        drains: false takes pods away whether they run something or not.
+        drains: false takes any pods away, whether they run something or not.
 
     """
 
@@ -139,9 +139,12 @@ class Pool:
         pods = {pod.name: pod for pod in self._cluster.pods(workload.selector)}
         look = _Look(workload, pods, reading.running)
         self._renew_marks(look, now)
+        for pod in victims.leaving(pods.values(), workload.replicas):
+            del look.pods[pod.name]
         if self.config.autoscaling.enabled:
             self._scale(look, reading, now)
-        self._costs.keep(list(look.pods.values()), look.running, now)
+        if self._drains:
+            self._costs.keep(list(look.pods.values()), look.running, now)
         if not look.marked:
             self._next_look = now + LOOK_EVERY
 

@@ -26,7 +26,7 @@ def choose(pods: Sequence[Pod], running: Mapping[str, int], count: int) -> list[
     return sorted(pods, key=rank)[: max(0, count)]
 
 
-def removal_order(pods: Sequence[Pod]) -> list[Pod]:
+def removal_order(pods: Collection[Pod]) -> list[Pod]:
     """As a ReplicaSet takes them when it shrinks.
 
     What it also looks at, how many of its pods share a node, comes after the cost, and so decides
@@ -46,6 +46,14 @@ def removal_order(pods: Sequence[Pod]) -> list[Pod]:
         )
 
     return sorted(pods, key=rank)
+
+
+def leaving(pods: Collection[Pod], replicas: int) -> list[Pod]:
+    """Pods beyond the number that is asked for: they are to end, whether they know it or not.
+
+    To count them, or to give their marks and costs up, would send others in their place.
+    """
+    return removal_order(pods)[: max(0, len(pods) - replicas)]
 
 
 def most_to_remove(pods: Sequence[Pod], replicas: int, wanted: int, safe: Collection[str]) -> int:
