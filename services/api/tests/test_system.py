@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 from flask.testing import FlaskClient
+from structlog.testing import capture_logs
 
 from sluice_api.deps import Deps
 from sluice_core.adapters.db import runs
@@ -83,6 +84,20 @@ def test_a_failed_reading_is_no_zero(make_app: MakeApp, own_redis: RedisServer) 
     assert set(without.get_json()["parts"]) == {"database", "storage"}
     assert client.get("/readyz?exclude=everything").status_code == 422
     assert client.get("/livez").status_code == 200
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_probes_reason_is_logged_once(make_app: MakeApp, own_redis: RedisServer) -> None:
+    client = make_app(SLUICE_REDIS_URL=own_redis.url).test_client()
+    with capture_logs() as said:
+        client.get("/readyz")
+        own_redis.kill9()
+        client.get("/readyz")
+        client.get("/readyz")
+        own_redis.restart_empty()
+        client.get("/readyz")
+    told = [(line["event"], line["store"]) for line in said if "store" in line]
+    assert told == [("not_ready", "redis"), ("ready_again", "redis")]
 
 
 def test_stats_count_jobs_by_state(client: FlaskClient, engine: sa.Engine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import sqlalchemy as sa
+import structlog
 from flask import Response, jsonify
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
@@ -18,6 +19,8 @@ from sluice_core.adapters.db.access import Scope
 from sluice_core.adapters.redis import call
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
 from sluice_core.domain.lanes import STAGES, queues_of
+
+log = structlog.get_logger(__name__)
 
 _TAG = Tag(name="system", description="What the installation does.")
 _QUEUES = tuple(queue for actor in STAGES for queue in queues_of(actor))
@@ -40,6 +43,7 @@ def build(deps: Deps) -> APIBlueprint:
 def build_health(deps: Deps) -> APIBlueprint:
     """Outside `/v1`: for probes, which have no key."""
     api = APIBlueprint("health", __name__, abp_tags=[_TAG])
+    told: dict[str, str] = {}
 
     @api.get("/livez", summary="The process answers", responses={200: m.Health})
     def livez() -> Response:
@@ -54,12 +58,21 @@ def build_health(deps: Deps) -> APIBlueprint:
             "storage": lambda: deps.threads.run(deps.storage.check),
         }
         parts = {name: _told(checks[name]) for name in checks if name not in query.exclude}
+        _log_changes(told, parts)
         ok = all(words == "ok" for words in parts.values())
         response = jsonify({"ok": ok, "parts": parts})
         response.status_code = 200 if ok else 503
         return response
 
     return api
+
+
+def _log_changes(told: dict[str, str], parts: dict[str, str]) -> None:
+    """One line for each store that is no longer as it was: a probe shows nobody its answer."""
+    for name, words in parts.items():
+        if told.get(name, "ok") != words:
+            log.warning("not_ready" if words != "ok" else "ready_again", store=name, reason=words)
+        told[name] = words
 
 
 def _told(check: Callable[[], object]) -> str:
