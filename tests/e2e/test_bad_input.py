@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sqlite3
 import time
 
 import pytest
@@ -46,14 +45,8 @@ BODIES = [
 
 def rows(system):
     """Rows of all that submitting writes."""
-    connection = sqlite3.connect(f"file:{system.data}/sluice.db?mode=ro", uri=True)
-    try:
-        return [
-            connection.execute(f"select count(*) from {table}").fetchone()[0]  # noqa: S608  # our own names
-            for table in ("jobs", "outbox", "idempotency_keys")
-        ]
-    finally:
-        connection.close()
+    tables = ("jobs", "outbox", "idempotency_keys")
+    return [system.query(f"select count(*) from {table}") for table in tables]  # noqa: S608  # our own names
 
 
 def refused(answer):

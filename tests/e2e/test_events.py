@@ -9,7 +9,6 @@ from threading import Thread
 
 import httpx
 import pytest
-import redis
 
 from sluice_testing.system import until
 
@@ -90,8 +89,7 @@ def test_no_end_is_missed_over_an_emptied_redis_and_a_killed_api(system, world, 
     with Reader(system, "/v1/events", stay=stay) as reader:
         jobs = [system.submit(slow(world, seconds), preset="original") for seconds in (1, 2, 4, 6)]
         until(lambda: reader.events, timeout=20)
-        socket = next(system.data.rglob("*.sock"))
-        with redis.Redis(unix_socket_path=str(socket)) as client:
+        with system.redis() as client:
             client.flushall()
         time.sleep(1.0)  # jobs of several ages meet the kill
         system.kill("api")

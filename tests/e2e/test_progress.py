@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import time
@@ -228,9 +227,7 @@ def assert_percent(book, looks, lines, whole):
 
 def version(system, job_id):
     """Writes of the job's row."""
-    with sqlite3.connect(f"file:{system.data}/sluice.db?mode=ro", uri=True) as connection:
-        [(found,)] = connection.execute("select version from jobs where id = ?", [job_id])
-    connection.close()
+    [(found,)] = system.query("select version from jobs where id = :id", id=job_id)
     return found
 
 

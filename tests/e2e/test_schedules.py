@@ -9,7 +9,6 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import redis
 
 from sluice_testing.system import until
 
@@ -150,8 +149,7 @@ def test_not_before_in_months_and_in_seconds_survives_an_emptied_redis(system, w
     due = time.time() + 4
     soon = system.submit(link, preset="original", not_before=at(4), force=True)
     assert (months["waiting_for"], soon["waiting_for"]) == ("time", "time")
-    socket = next(system.data.rglob("*.sock"))
-    with redis.Redis(unix_socket_path=str(socket)) as client:
+    with system.redis() as client:
         client.flushall()
     while time.time() < due - 0.5:
         assert system.job(soon["id"])["status"] == "PENDING"

@@ -104,7 +104,7 @@ def test_no_file_of_ours_is_read(system, world, tmp_path):
     for job in ended:
         assert job["files"] == []
     for key in system.stored():
-        assert b"inside-secret" not in (system.data / "storage" / key).read_bytes()
+        assert b"inside-secret" not in system.read_stored(key)
 
 
 def environment(process):

@@ -10,8 +10,6 @@ import sys
 import urllib.request
 from pathlib import Path
 
-import redis
-
 numbers = itertools.count(60_000)
 
 
@@ -109,9 +107,8 @@ LARGEST_VALUE = 2_000
 
 def sizes(system):
     """Bytes of every single value in Redis."""
-    socket = next(system.data.rglob("*.sock"))
     for database in (0, 1):
-        with redis.Redis(unix_socket_path=str(socket), db=database) as client:
+        with system.redis(database) as client:
             for key in client.scan_iter():
                 yield from map(len, values(client, key))
 

@@ -10,12 +10,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+import redis
+import sqlalchemy as sa
 
+from sluice_core.adapters import settings
+from sluice_core.adapters.db.engine import open_engine, read
+from sluice_core.adapters.settings import StoreSettings
+from sluice_core.adapters.storage import Storage, open_storage
 from sluice_testing.process import bound
 
 #: Seconds until all parts must be ready, on a busy machine.
@@ -211,7 +218,9 @@ class System:
         return answer.content
 
     def stored(self, prefix: str = "") -> list[str]:
-        """Keys of all files in the storage folder, but for its own."""
+        """Keys of all files in the storage, but for its own."""
+        if "SLUICE_STORAGE_URL" in self._env:
+            return sorted(self._storage.keys(prefix))
         root = self.data / "storage"
         return sorted(
             key
@@ -220,6 +229,39 @@ class System:
             and not (key := path.relative_to(root).as_posix()).startswith(".")
             and key.startswith(prefix)
         )
+
+    def read_stored(self, key: str) -> bytes:
+        """The content of one of them."""
+        return b"".join(self._storage.read(key))
+
+    def query(self, text: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Rows of the system's database, by SQL of the test's own."""
+        engine = open_engine(self._settings.effective_database_url, pool_size=1)
+        try:
+            with read(engine) as connection:
+                return [tuple(row) for row in connection.execute(sa.text(text), values)]
+        finally:
+            engine.dispose()
+
+    @contextmanager
+    def redis(self, database: int = 0) -> Iterator[redis.Redis]:
+        """A client of the system's Redis."""
+        url = self._settings.redis_url
+        if url:
+            client = redis.Redis.from_url(url.rpartition("/")[0] + f"/{database}")
+        else:
+            socket = next(self.data.rglob("*.sock"))
+            client = redis.Redis(unix_socket_path=str(socket), db=database)
+        with client:
+            yield client
+
+    @cached_property
+    def _settings(self) -> StoreSettings:
+        return settings.load(self._env).store
+
+    @cached_property
+    def _storage(self) -> Storage:
+        return open_storage(self._settings.effective_storage_url)
 
 
 def _is_alive(process: psutil.Process) -> bool:
