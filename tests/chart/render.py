@@ -56,6 +56,10 @@ OWNED = frozenset(
         "PRESETS_FILE",
         "FAILPOINTS",
         "FAILPOINTS_LOG",
+        "AUTOSCALER_POOLS",
+        "AUTOSCALER_NAMESPACE",
+        "AUTOSCALER_LEASE",
+        "API_METRICS_PORT",
     ]
 )
 

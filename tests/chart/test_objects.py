@@ -135,7 +135,8 @@ def test_workers_are_not_asked_for_what_stores_do(objects):
 
 def test_links_are_taken_while_redis_is_away(objects):
     [api] = [c for n, _, c in containers(objects) if n == "sluice-api"]
-    assert "redis" in api["readinessProbe"]["httpGet"]["path"]
+    for probe in ("startupProbe", "readinessProbe"):
+        assert "exclude=redis" in api[probe]["httpGet"]["path"]
     assert api["livenessProbe"]["httpGet"]["path"] == "/livez"
 
 
@@ -244,13 +245,14 @@ def test_keda_scales_each_pool_on_the_one_figure():
     objects = render("keda")
     scaled = of_kind(objects, "ScaledObject")
     assert set(scaled) == {"sluice-parser", "sluice-downloader", "sluice-transcoder"}
+    pools = json.loads(of_kind(objects, "ConfigMap")["sluice-autoscaler"]["data"]["pools.json"])
     for name, found in scaled.items():
         spec = found["spec"]
         assert spec["scaleTargetRef"]["name"] == name
         [trigger] = spec["triggers"]
-        pool = found["metadata"]["labels"]["sluice.dev/pool"]
+        stage = pools[found["metadata"]["labels"]["sluice.dev/pool"]]["stage"]
         assert trigger["metadata"]["url"] == (
-            f"http://sluice-api.media.svc:8080/v1/demand?pool={pool}"
+            f"http://sluice-api.media.svc:8080/v1/demand?pool={stage}"
         )
         # A fallback would set a number when the figure can't be had; without one nothing moves.
         assert "fallback" not in spec
@@ -258,7 +260,6 @@ def test_keda_scales_each_pool_on_the_one_figure():
         down = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
         assert down["stabilizationWindowSeconds"] >= 300
     # Ours still tells which pods are idle, and scales nothing.
-    pools = json.loads(of_kind(objects, "ConfigMap")["sluice-autoscaler"]["data"]["pools.json"])
     assert {name: pool["autoscaling"]["enabled"] for name, pool in pools.items()} == {
         "parser": False, "downloader": False, "transcoder": False,
     }  # fmt: skip
@@ -300,5 +301,12 @@ def test_owned_settings_are_really_set_by_the_chart():
         objects = render(case, egress={"allow": ["10.0.0.1:80"], "proxy": "http://p:3128"})
         for _, _, container in containers(objects):
             given |= {*settings_of(objects, container), *env(container)}
-    by_hand = {"CALLBACK_SECRET", "PRESETS_FILE", "FAILPOINTS", "FAILPOINTS_LOG"}
+    by_hand = {
+        "AUTOSCALER_NAMESPACE",
+        "API_METRICS_PORT",
+        "CALLBACK_SECRET",
+        "PRESETS_FILE",
+        "FAILPOINTS",
+        "FAILPOINTS_LOG",
+    }
     assert {f"SLUICE_{name}" for name in OWNED - by_hand} <= given

@@ -55,4 +55,4 @@
 {{/* A connection for each run, and some for the watch over them. */}}
 {{- define "sluice.workerConnections" -}}{{ add .concurrency 4 }}{{- end -}}
 
-{{- define "sluice.autoscalerConnections" -}}4{{- end -}}
+{{- define "sluice.autoscalerConnections" -}}2{{- end -}}
