@@ -129,6 +129,8 @@ def test_a_name_is_opened_on_one_port(text, host, port):
     assert policy.hosts_on(port - 1) == ()
     # A name says nothing of addresses: those are known to whoever looks it up.
     assert not policy.is_allowed("127.0.0.1", port)
+    assert not policy.is_allowed(host, port)
+    assert policy.is_open(host, port)
     assert policy.is_allowed("10.1.1.1", port)
 
 

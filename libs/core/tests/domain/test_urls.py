@@ -161,3 +161,11 @@ def test_all_of_loopback_is_refused_as_number(value, spelling):
     with pytest.raises(SluiceError) as failure:
         check_url(f"http://{host}/")
     assert failure.value.code == "blocked_address"
+
+
+def test_a_local_name_that_an_operator_opened():
+    opened = AddressPolicy.parse(["localhost:8080"]).is_open
+    assert check_url("http://localhost:8080/a", allowed=opened) == "http://localhost:8080/a"
+    for link in ("http://localhost/a", "http://127.0.0.1:8080/a", "http://film.localhost:8080/a"):
+        with pytest.raises(SluiceError):
+            check_url(link, allowed=opened)

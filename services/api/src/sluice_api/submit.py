@@ -83,10 +83,10 @@ def check(
             422, Code.UNKNOWN_PRESET, f"There is no preset {body.preset!r}; there are {names}."
         )
     try:
-        url = check_url(body.url, allowed=addresses.is_allowed)
+        url = check_url(body.url, allowed=addresses.is_open)
         callback = body.callback_url
         if callback is not None:
-            callback = check_url(callback, allowed=addresses.is_allowed)
+            callback = check_url(callback, allowed=addresses.is_open)
     except SluiceError as exc:
         raise of_job_error(exc) from exc
     return Order(body.to_request(url=url, callback_url=callback), api_key_id, body.force)

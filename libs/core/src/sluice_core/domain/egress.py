@@ -161,6 +161,10 @@ class AddressPolicy:
         """Names whose addresses, whatever they are now, may be reached on this port."""
         return tuple(rule.host for rule in self.names if rule.port == port)
 
+    def is_open(self, host: str, port: int) -> bool:
+        """Whether a link to this address or name may be taken; a name is judged once more later."""
+        return host in self.hosts_on(port) or self.is_allowed(host, port)
+
     def is_allowed(self, ip: str, port: int) -> bool:
         """Whether a connection to this address (not name) is allowed; no for what is no address."""
         address = parse_ip(ip)

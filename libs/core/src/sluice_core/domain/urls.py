@@ -42,7 +42,7 @@ def check_url(text: str, *, allowed: Callable[[str, int], bool] = _PUBLIC_ONLY.i
 
     Args:
         text: as submitted.
-        allowed: whether an address and port may be reached, see `AddressPolicy.is_allowed`.
+        allowed: whether an address or name may be reached on a port, see `AddressPolicy.is_open`.
 
     Raises:
         SluiceError: `unsupported_url` with what is wrong, or `blocked_address`.
@@ -128,7 +128,7 @@ def _number(text: str) -> int:
 def _check_address(host: str, port: int, allowed: Callable[[str, int], bool]) -> None:
     is_local = host == "localhost" or host.endswith(".localhost")
     address = parse_ip("127.0.0.1" if is_local else host.strip("[]"))
-    if address is not None and not allowed(str(address), port):
+    if address is not None and not (allowed(str(address), port) or allowed(host, port)):
         raise SluiceError(code="blocked_address")
 
 
