@@ -51,13 +51,13 @@ def plan(count: int, rng: Random) -> list[Link]:
 
 def _clip(number: int, rng: Random, kind: str = "clip", **behaviour: object) -> Link:
     size = rng.randrange(400_000, 3_000_000)
-    query = {"bytes": size, "throttle": size // rng.randrange(2, 8), **behaviour}
+    query = {"bytes": size, "throttle": size // rng.randrange(1, 6), **behaviour}
     return Link(kind=kind, path=f"/clips/{number}/clip.mp4?{urlencode(query)}")
 
 
 def _big(number: int, _rng: Random) -> Link:
     """Large enough that fetching it anew would show."""
-    return Link(kind="big", path=f"/big/{40_000_000 + number}.mp4?throttle=5000000")
+    return Link(kind="big", path=f"/big/{40_000_000 + number}.mp4?throttle=8000000")
 
 
 def _reset(number: int, rng: Random) -> Link:
@@ -94,7 +94,7 @@ def _redirected(number: int, _rng: Random) -> Link:
 
 
 def _page(number: int, rng: Random) -> Link:
-    media = f"/clips/{number}/in-page.mp4?throttle=60000"
+    media = f"/clips/{number}/in-page.mp4?throttle=100000"
     kind, extra = rng.choice([("og", {}), ("video", {}), ("signed", {"ttl": 20})])
     path = f"/pages/{kind}?{urlencode({'media': media, **extra})}"
     return Link(kind=f"page {kind}", path=path, media=media)
