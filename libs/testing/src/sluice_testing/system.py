@@ -220,7 +220,8 @@ class System:
     def stored(self, prefix: str = "") -> list[str]:
         """Keys of all files in the storage, but for its own."""
         if "SLUICE_STORAGE_URL" in self._env:
-            return sorted(self._storage.keys(prefix))
+            prefixes = (prefix,) if prefix else ("files/", "work/")
+            return sorted(key for each in prefixes for key in self._storage.keys(each))
         root = self.data / "storage"
         return sorted(
             key
