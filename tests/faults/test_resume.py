@@ -119,7 +119,7 @@ def test_after_a_kill_each_kind_goes_on_from_there(system, site, digests, kill):
     site.reset()
     hold(site)
     jobs = [system.submit(site.url(link), preset="best", force=True) for link in links]
-    until(lambda: are_held(site), timeout=40, why="the downloads did not get there")
+    until(lambda: are_held(site), timeout=90, why="the downloads did not get there")
     until(lambda: partial_bytes(system, jobs[0]) > REPEAT, timeout=10)
     kill(system)
     ended = system.wait([job["id"] for job in jobs], timeout=180)

@@ -1,0 +1,120 @@
+"""What a failure means decides what follows; what is to be tried again waits in the database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
+
+from sluice_testing.system import running, until
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def allow(world):
+    return world.url("").removeprefix("http://").rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def system(allow, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("retries") / "data"
+    with running(folder, SLUICE_EGRESS_ALLOW=allow) as started:
+        yield started
+
+
+@pytest.fixture
+def site(world):
+    world.reset()
+    yield world
+    world.reset()
+
+
+def rows(system, query, *values):
+    with closing(sqlite3.connect(system.data / "sluice.db", timeout=10)) as db:
+        return db.execute(query, values).fetchall()
+
+
+def outcomes(system, job, stage):
+    query = "SELECT outcome FROM attempts WHERE job_id = ? AND stage = ? ORDER BY number"
+    return [outcome for (outcome,) in rows(system, query, job["id"], stage)]
+
+
+def letters(system):
+    return {row["job_id"] for row in system.http.get("/v1/dead-letters").json()["dead_letters"]}
+
+
+def test_each_class_of_failure_gets_what_it_deserves(system, site):
+    small = 2 * MIB
+    permanent, manual, heals, unknown = (f"/big/{small + n}.mp4" for n in range(4))
+    site.control(permanent, fail=404)
+    site.control(manual, fail=401)
+    site.control(heals, fail=503, times=2)
+    site.control(unknown, stall=1000)
+    jobs = {
+        link: system.submit(site.url(link), preset="original")
+        for link in (permanent, manual, heals, unknown)
+    }
+    for number in range(1, 4):
+        crash_child(system, jobs[unknown], number)
+    ended = system.wait([job["id"] for job in jobs.values()], timeout=60)
+    found = {
+        link: (job["status"], (job["error"] or {}).get("code"), (job["error"] or {}).get("class"))
+        for link, job in zip(jobs, ended, strict=True)
+    }
+    assert found == {
+        permanent: ("FAILED", "not_found", "permanent"),
+        manual: ("FAILED", "login_required", "manual"),
+        heals: ("SUCCESS", None, None),
+        unknown: ("FAILED", "internal", "transient"),
+    }
+    assert outcomes(system, jobs[permanent], "parse") == ["failed"]
+    assert outcomes(system, jobs[manual], "parse") == ["failed"]
+    assert outcomes(system, jobs[heals], "parse") == ["retry", "retry", "ok"]
+    # Fewer tries than a failure that is known to heal would get.
+    assert outcomes(system, jobs[unknown], "download") == ["retry", "retry", "failed"]
+    assert letters(system) == {jobs[unknown]["id"]}
+
+
+def crash_child(system, job, number):
+    """A fault of the child's own, which nobody has a code for."""
+    query = (
+        "SELECT child_pid FROM attempts WHERE job_id = ? AND stage = 'download' AND number = ?"
+        " AND ended_at IS NULL AND child_pid IS NOT NULL"
+    )
+    [(pid,)] = until(lambda: rows(system, query, job["id"], number), timeout=40)
+    os.kill(pid, signal.SIGSEGV)
+
+
+def test_a_retry_waits_in_the_database_alone(tmp_path, allow, site):
+    link, patience = f"/big/{2 * MIB}.mp4", 15
+    site.control(link, fail=503, retry_after=patience, times=1)
+    with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow) as system:
+        job = system.submit(site.url(link), preset="original")
+        waits = until(lambda: waiting(system, job), timeout=30)
+        due = datetime.fromisoformat(waits["retry_at"]).timestamp()
+        assert due - time.time() > patience - 5
+        # Nobody holds it: no message, no claim.
+        queues = system.http.get("/v1/queues").json()["queues"]
+        assert sum(queue["waiting"] + queue["in_flight"] for queue in queues) == 0
+        assert sum(queue["delayed"] for queue in queues) == 1
+        system.kill_all()
+        system.start()
+        again = system.job(job["id"])
+        assert (again["waiting_for"], again["retry_at"]) == ("retry", waits["retry_at"])
+        [ended] = system.wait([job["id"]], timeout=60)
+        assert ended["status"] == "SUCCESS"
+        query = "SELECT claimed_at FROM attempts WHERE job_id = ? AND stage = 'parse'"
+        first, second = sorted(at for (at,) in rows(system, query, job["id"]))
+        assert first < due <= second
+        assert second - due < 30, datetime.fromtimestamp(second, UTC)
+
+
+def waiting(system, job):
+    found = system.job(job["id"])
+    return found if found["waiting_for"] == "retry" else None
