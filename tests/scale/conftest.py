@@ -15,7 +15,7 @@ def new_rig(tmp_path: Path, database_url: str, redis_url: str) -> Iterator[Calla
     with ExitStack() as stack:
 
         def make(**fields: Any) -> Rig:
-            rig = Rig(tmp_path, database_url, redis_url, **fields)
+            rig = Rig(tmp_path, database_url, fields.pop("redis_url", redis_url), **fields)
             stack.callback(rig.stop)
             return rig
 

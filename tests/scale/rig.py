@@ -15,7 +15,7 @@ import redis as redis_library
 import sqlalchemy as sa
 
 from sluice_core.adapters import redis
-from sluice_core.adapters.db import jobs, runs
+from sluice_core.adapters.db import jobs, moves, outbox, runs
 from sluice_core.adapters.db.engine import open_engine, read, write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.lanes import Actor
@@ -155,7 +155,21 @@ class Rig:
                 self.job_ids.append(job.id)
         published = time.monotonic()
         publish_now(self.broker, orders, now=now)
+        # As the scheduler's relay does a moment later.
+        with write(self.engine) as connection:
+            outbox.mark_published(connection, [order.id for order in orders], now=now)
         return published
+
+    def hurry(self) -> None:
+        """Let everything that runs, and will run, end at once."""
+        (self.folder / "data" / "hurry").touch()
+
+    def drop_jobs(self) -> None:
+        """Forget all jobs, as if they had been deleted."""
+        with write(self.engine) as connection:
+            for job_id in self.job_ids:
+                moves.cancel(connection, job_id, now=time.time())
+        self.job_ids.clear()
 
     def outcomes(self) -> Counter[str | None]:
         """How the runs of pods ended; None: they run."""

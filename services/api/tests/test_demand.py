@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from sluice_api.deps import Deps
 from sluice_core.adapters.db import outbox, runs, steering
 from sluice_core.adapters.db.engine import write
+from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.domain.lanes import Actor
 from sluice_testing import factories
 from sluice_testing.redis import RedisServer
@@ -69,6 +70,29 @@ def test_what_is_asked_wrongly(client: FlaskClient) -> None:
     assert (unknown.status_code, unknown.get_json()["code"]) == (404, "not_found")
     lane = client.get("/v1/demand", query_string={"pool": "parse", "lanes": "fast"})
     assert (lane.status_code, lane.get_json()["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_no_scheduler_has_marked_counts_once(
+    client: FlaskClient, deps: Deps, engine: sa.Engine
+) -> None:
+    for number in range(3):
+        client.post("/v1/jobs", json={"url": f"https://media.example/{number}"})
+    assert deps.publisher.flush(5)
+    with write(engine) as connection:
+        connection.execute(sa.update(outbox_table).values(due_at=time.time() - 60))
+    assert asked(client, pool="parser")["demand"] == 3
+    # Two that are really missing from Redis do count.
+    with write(engine) as connection:
+        for _ in range(2):
+            factories.make_job(connection, now=time.time() - 60)
+    assert asked(client, pool="parser") | {"pool": ""} == {
+        "pool": "",
+        "demand": 5,
+        "waiting": 3,
+        "due": 2,
+        "running": 0,
+    }
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -90,9 +90,6 @@ class Cluster(FakeCluster):
         found: dict[str, str] = self.store.get("pods", pod)["metadata"].get("annotations", {})
         return found
 
-    def cost(self, pod: str) -> str | None:
-        return self.annotations(pod).get("controller.kubernetes.io/pod-deletion-cost")
-
     def marked(self) -> list[str]:
         names = [pod["metadata"]["name"] for pod in self.pods()]
         return [name for name in names if "sluice.dev/standby" in self.annotations(name)]

@@ -9,16 +9,20 @@ read: a failed reading is an error and never a zero.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import engine as db
 from sluice_core.adapters.db import figures
-from sluice_core.runtime.broker import QueueStats, SluiceBroker
+from sluice_core.runtime.broker import Place, QueueStats, SluiceBroker
 from sluice_core.runtime.broker.names import ALL_QUEUES
+
+#: Due orders that are looked for in Redis, if there are any.
+SAMPLE = 200
 
 _T = TypeVar("_T")
 
@@ -91,7 +95,28 @@ def read_queues(
     rows: dict[str, figures.QueueRows] = read(
         lambda connection: figures.rows_by_queue(connection, not_in_redis=empty, now=now)
     )
+    if any(of.due for of in rows.values()):
+        rows = _without_those_in_redis(broker, read, rows, now=now)
     return {queue: _merge(stats[queue], rows.get(queue, figures.NO_ROWS)) for queue in queues}
+
+
+def _without_those_in_redis(
+    broker: SluiceBroker, read: Read, rows: dict[str, figures.QueueRows], *, now: float
+) -> dict[str, figures.QueueRows]:
+    """Due orders that wait in Redis although nobody marked them do not count twice.
+
+    That happens while no scheduler runs. The oldest ones are looked for, and speak for the rest.
+    """
+    orders: list[tuple[str, str]] = read(
+        lambda connection: figures.oldest_unpublished(connection, limit=SAMPLE, now=now)
+    )
+    places = broker.places(orders) if orders else {}
+    asked = Counter(queue for queue, _ in orders)
+    absent = Counter(queue for queue, order in orders if places[order] is Place.ABSENT)
+    return {
+        queue: replace(of, due=-(-of.due * absent[queue] // asked[queue])) if asked[queue] else of
+        for queue, of in rows.items()
+    }
 
 
 def _merge(stats: QueueStats, rows: figures.QueueRows) -> QueueFigures:

@@ -10,7 +10,7 @@ from threading import Thread
 
 from sluice_testing.kubernetes.api import Api, Request, Server
 from sluice_testing.kubernetes.faults import Fault, Faults, Rule
-from sluice_testing.kubernetes.replicaset import Ended, PodTemplate, ReplicaSets
+from sluice_testing.kubernetes.replicaset import COST, Ended, PodTemplate, ReplicaSets
 from sluice_testing.kubernetes.store import Object, Store
 
 __all__ = ["FakeCluster", "PodTemplate"]
@@ -146,6 +146,12 @@ class FakeCluster:
             for pod in self.pods()
             if any(c["status"] == "True" for c in pod["status"].get("conditions", ()))
         ]
+
+    def cost(self, pod: str) -> str | None:
+        """A pod's deletion cost; None without one."""
+        annotations = self.store.get("pods", pod)["metadata"].get("annotations", {})
+        found: str | None = annotations.get(COST)
+        return found
 
     @property
     def ended(self) -> list[Ended]:

@@ -14,7 +14,7 @@ from sluice_core.adapters.db.schema import attempts, dead_letters, outbox
 from sluice_core.domain.lanes import Lane
 
 #: Seconds in which an outbox row is published by its writer, and then published again and marked by
-#: the relay. Until then it may well be in Redis unmarked, and would count twice.
+#: the relay. Until then it may well be in Redis unmarked.
 HANDOVER = 4.0
 
 
@@ -26,7 +26,7 @@ ARRIVAL = 5.0
 class QueueRows:
     """What the database knows of one queue."""
 
-    #: Orders that are due and not in Redis.
+    #: Orders that are due and, as far as is known here, not in Redis.
     due: int = 0
     #: Seconds that the oldest of them is late; None when there is none.
     due_age: float | None = None
@@ -91,6 +91,19 @@ def _unpublished(now: float) -> sa.Select[Any]:
         .where(outbox.c.published_at.is_(None))
         .group_by(outbox.c.queue)
     )
+
+
+def oldest_unpublished(
+    connection: sa.Connection, *, limit: int, now: float
+) -> list[tuple[str, str]]:
+    """(queue, id) of orders that are due and not marked as published, oldest first."""
+    query = (
+        sa.select(outbox.c.queue, outbox.c.id)
+        .where(outbox.c.published_at.is_(None), outbox.c.due_at <= now - HANDOVER)
+        .order_by(outbox.c.due_at)
+        .limit(limit)
+    )
+    return [(queue, message_id) for queue, message_id in connection.execute(query)]
 
 
 def _gone(queues: Sequence[str], now: float) -> sa.Select[Any]:
