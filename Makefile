@@ -42,12 +42,13 @@ sync: $(STAMP) ## Install everything that the commands need
 test: $(STAMP) ## Run every test that this machine allows
 	@$(BIN)/pytest -n $(JOBS) $(ARGS)
 
-check: $(STAMP) ## Format, lint, types, import contracts, Dockerfiles, lock file
+check: $(STAMP) ## Format, lint, types, import contracts, Dockerfiles, alert rules, lock file
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports
 	$(BIN)/hadolint services/*/Dockerfile libs/testing/Dockerfile
+	$(BIN)/python -m tests.ops.monitoring
 	$(UV) lock --check
 
 bench: $(STAMP) ## Print the benchmark table and write bench/results.json

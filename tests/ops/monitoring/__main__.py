@@ -1,0 +1,38 @@
+"""`python -m tests.ops.monitoring`: a part of `make check`; `--write` renews docs/metrics.md."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .metrics_page import PAGE, page
+
+ROOT = Path(__file__).parents[3]
+RULES = sorted((ROOT / "charts/sluice/files/rules").glob("*.yaml"))
+
+
+def main() -> int:
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(page(), "utf-8")
+    wrong = []
+    if PAGE.read_text("utf-8") != page():
+        wrong.append(
+            f"{PAGE.relative_to(ROOT)} is not what the code says:"
+            " python -m tests.ops.monitoring --write"
+        )
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        sys.stdout.write("promtool is not installed: the alert rules were not checked.\n")
+    elif subprocess.run(
+        [promtool, "check", "rules", *RULES], stdout=subprocess.DEVNULL, check=False
+    ).returncode:
+        wrong.append("promtool refuses the alert rules.")
+    for one in wrong:
+        sys.stderr.write(f"{one}\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
