@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -71,12 +72,10 @@ def test_every_service_is_looked_at():
 @pytest.mark.parametrize("package", sorted(set(HEAVY) - {"sluice-testing"}))
 def test_a_service_needs_nothing_that_its_own_lock_leaves_out(uv, package, tmp_path):
     """With everybody's packages installed, those that its image lacks can't be imported."""
-    absent = {name.replace("-", "_") for name in everything(uv) - locked(uv, package)} | {
-        f"sluice_{n}" for n in ("cli", "testing")
-    }
-    blocker = tmp_path / "sitecustomize.py"
-    blocker.write_text(BLOCK.format(absent=sorted(module_names(absent))))
     module = package.replace("-", "_")
+    absent = sorted(absent_modules(locked(uv, package), {module, "sluice_core"}))
+    blocker = tmp_path / "sitecustomize.py"
+    blocker.write_text(BLOCK.format(absent=absent))
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, module],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -99,15 +98,11 @@ sys.meta_path.insert(0, Absent())
 """
 
 
-def everything(uv):
-    return set().union(*(locked(uv, package) for package in [*HEAVY, "sluice-cli"]))
-
-
-def module_names(distributions):
-    """Names under which they are imported."""
-    from importlib.metadata import packages_distributions  # noqa: PLC0415
-
-    wanted = {name.replace("_", "-").lower() for name in distributions}
-    found = packages_distributions()
-    named = {m for m, owners in found.items() if {o.lower() for o in owners} <= wanted}
-    return named | {name for name in distributions if name.startswith("sluice")}
+def absent_modules(present, own):
+    """Top-level modules that are installed here and belong to none of these distributions."""
+    owners = packages_distributions()
+    return {
+        module
+        for module, names in owners.items()
+        if module not in own and not {n.lower().replace("_", "-") for n in names} & present
+    }
