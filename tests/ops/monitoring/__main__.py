@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .dashboards import DASHBOARDS, FOLDER, text
 from .metrics_page import PAGE, page
 
 ROOT = Path(__file__).parents[3]
@@ -14,14 +15,16 @@ RULES = sorted((ROOT / "charts/sluice/files/rules").glob("*.yaml"))
 
 
 def main() -> int:
+    made = {PAGE: page(), **{FOLDER / f"{name}.json": text(name) for name in DASHBOARDS}}
     if "--write" in sys.argv[1:]:
-        PAGE.write_text(page(), "utf-8")
-    wrong = []
-    if PAGE.read_text("utf-8") != page():
-        wrong.append(
-            f"{PAGE.relative_to(ROOT)} is not what the code says:"
-            " python -m tests.ops.monitoring --write"
-        )
+        for file, content in made.items():
+            file.write_text(content, "utf-8")
+    wrong = [
+        f"{file.relative_to(ROOT)} is not what the code says:"
+        " python -m tests.ops.monitoring --write"
+        for file, content in made.items()
+        if not file.exists() or file.read_text("utf-8") != content
+    ]
     promtool = shutil.which("promtool")
     if promtool is None:
         sys.stdout.write("promtool is not installed: the alert rules were not checked.\n")
