@@ -83,6 +83,7 @@ class Faults:
         say: Callable[[str], None],
         *,
         only: Collection[str] | None = None,
+        pause: tuple[float, float] = PAUSE,
         enough: Callable[[], bool] = lambda: False,
     ) -> None:
         """Break things for so long, or until it is enough; everything is undone on return."""
@@ -96,7 +97,7 @@ class Faults:
                 self.seen.update(self._family())
                 if chosen and time.monotonic() >= due:
                     self._one(chosen, say)
-                    due = time.monotonic() + self._rng.uniform(*PAUSE)
+                    due = time.monotonic() + self._rng.uniform(*pause)
                 time.sleep(0.1)
         finally:
             self.undo_due(everything=True)

@@ -34,7 +34,7 @@ SETTINGS = {
     # As do killed workers, which quarantine a job on purpose.
     "SLUICE_LONE_LOSSES": "20",
     # So that drains end in handing back, and silent servers are noticed within the run.
-    "SLUICE_DRAIN_GRACE": "1",
+    "SLUICE_DRAIN_GRACE": "0.3",
     "SLUICE_DOWNLOAD_STALL_TIMEOUT": "10",
     # The site is slow on purpose; what then waits must not outlast the run.
     "SLUICE_DOWNLOAD_CONCURRENCY": "8",
@@ -49,6 +49,8 @@ SUBMITTING = 0.6
 SWEEP = 90.0
 #: Seconds that failpoints get at least which were not met yet when all else is over.
 PEACE = 120.0
+#: Seconds between two drains meanwhile: longer than a worker takes to start and get busy.
+PEACE_PAUSE = (6.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,13 @@ class Run:
             faults.run(options.seconds, self._say)
             # Then in peace but for what leads there, until each failpoint was met or it is late.
             peace = max(PEACE, options.seconds)
-            faults.run(peace, self._say, only=[DRAIN], enough=lambda: DRAINED not in self._missed())
+            faults.run(
+                peace,
+                self._say,
+                only=[DRAIN],
+                pause=PEACE_PAUSE,
+                enough=lambda: DRAINED not in self._missed(),
+            )
             faults.run(peace, self._say, only=[], enough=lambda: not self._missed())
             hits = self._points.silence()
             last, last_at = time.monotonic(), time.time()

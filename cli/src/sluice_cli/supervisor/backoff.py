@@ -7,8 +7,10 @@ from typing import NamedTuple
 #: Seconds before the first restart, and the most that doubling may make of them: what a killed
 #: worker had is to run again within 25 s, however often that happens.
 FIRST, LONGEST = 0.5, 8.0
-#: Seconds after which a part counts as healthy, so that its next restart is a first one again.
-HEALTHY = 20.0
+#: Seconds after which a part counts as healthy, so that its next restart is a first one again: well
+#: above what a start takes, and no more, or whoever loses a worker now and then waits as for one
+#: that can't start.
+HEALTHY = 8.0
 #: A part that worked this long and then ended cleanly has retired: its successor starts at once.
 WORKED = 5.0
 
