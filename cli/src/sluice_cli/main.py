@@ -26,6 +26,7 @@ _COMMANDS = {
     "dead-letters": "letters:dead_letters",
     "schedules": "schedules:schedules",
     "doctor": "doctor:doctor",
+    "simulate": "simulate:simulate",
     "keys": "admin:keys",
     "migrate": "admin:migrate",
     "config": "local:config",
