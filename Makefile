@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Where it is set, every start of every part would compile everything anew: 8 s instead of 2.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help get up sync test check bench chaos images sample-site clean
+.PHONY: help get up sync test check bench chaos chart images sample-site clean
 
 # Each of these is asked whether it really runs and is new enough: a shim on PATH may do neither.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
@@ -49,6 +49,7 @@ check: $(STAMP) ## Format, lint, types, import contracts, Dockerfiles, alert rul
 	$(BIN)/lint-imports
 	$(BIN)/hadolint services/*/Dockerfile libs/testing/Dockerfile
 	$(BIN)/python -m tests.ops.monitoring
+	$(BIN)/pytest -q tests/chart/test_render.py
 	$(UV) lock --check
 
 bench: $(STAMP) ## Print the benchmark table and write bench/results.json
@@ -58,6 +59,9 @@ chaos: $(STAMP) ## Break the running system for 6 minutes on each set of stores,
 	@status=0; for stores in 'sqlite --storage folder' 'postgresql --storage s3'; do \
 		$(BIN)/python -m tests.chaos --database $$stores --seed $(SEED) $(ARGS) || status=1; \
 	done; exit $$status
+
+chart: $(STAMP) ## Render the chart's goldens and the names in its schema anew
+	@$(BIN)/python -m tests.chart.render
 
 images: ## Build the container images with docker, podman or buildah (NAMES="api parser", TAG=)
 	@images/make.sh $(NAMES)

@@ -12,6 +12,7 @@ import re
 import subprocess
 import threading
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -62,6 +63,7 @@ class Cluster:
     #: Jobs of these names fail.
     failing: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    closed: threading.Event = field(default_factory=threading.Event)
     version: int = 0
 
     def kind(self, kind: str) -> dict[str, Object]:
@@ -227,8 +229,11 @@ def _handler(cluster: Cluster) -> type[BaseHTTPRequestHandler]:  # noqa: C901  #
             if kind is None:
                 self._refuse(404, "NotFound")
                 return
+            query = parse_qs(parts.query)
             with cluster.lock:
-                self._act(version, kind, found["name"], parse_qs(parts.query))
+                self._act(version, kind, found["name"], query)
+            if "watch" in query:
+                self._follow(kind)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _do  # noqa: N815
 
@@ -274,17 +279,44 @@ def _handler(cluster: Cluster) -> type[BaseHTTPRequestHandler]:  # noqa: C901  #
                 and named in {"", name}
             ]
             if "watch" in query:
-                lines = [{"type": "ADDED", "object": found} for found in items]
-                data = "".join(json.dumps(line) + "\n" for line in lines).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self._watch(version, kind, items)
                 return
             meta = {"resourceVersion": str(cluster.version)}
             body = {"kind": f"{kind}List", "apiVersion": version, "metadata": meta, "items": items}
             self._answer(200, body)
+
+        def _watch(self, version: str, kind: str, items: list[Object]) -> None:
+            self.close_connection = True
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            for found in items:
+                self._event("ADDED", found)
+            meta = {
+                "resourceVersion": str(cluster.version),
+                "annotations": {"k8s.io/initial-events-end": "true"},
+            }
+            self._event("BOOKMARK", {"kind": kind, "apiVersion": version, "metadata": meta})
+
+        def _event(self, what: str, found: Object) -> None:
+            self.wfile.write(json.dumps({"type": what, "object": found}).encode() + b"\n")
+
+        def _follow(self, kind: str) -> None:
+            """What changes from now on, until the server ends or the client has gone."""
+            with suppress(OSError):
+                known = dict(cluster.kind(kind))
+                while not cluster.closed.wait(0.05):
+                    with cluster.lock:
+                        now = dict(cluster.kind(kind))
+                    for name in known.keys() - now.keys():
+                        self._event("DELETED", known[name])
+                    for name, found in now.items():
+                        if name not in known:
+                            self._event("ADDED", found)
+                        elif known[name] is not found:
+                            self._event("MODIFIED", found)
+                    known = now
+                    self.wfile.flush()
 
         def _discover(self, path: str) -> None:
             groups = [version for version in KINDS if "/" in version]
@@ -352,6 +384,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.cluster.closed.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from sluice_autoscaler.config import read_pools
 from sluice_core.adapters.settings import StageSettings, load
 from tests.chart.objects import containers, env, is_ours, of_kind, pods
-from tests.chart.render import OWNED, render
+from tests.chart.render import CHART, OWNED, render
 
 #: Seconds between the end of a drain and the kill, for handing back and ending children.
 MARGIN = 30
@@ -310,3 +311,18 @@ def test_owned_settings_are_really_set_by_the_chart():
         "FAILPOINTS_LOG",
     }
     assert {f"SLUICE_{name}" for name in OWNED - by_hand} <= given
+
+
+def test_rules_and_dashboards_are_those_of_the_files():
+    objects = render("production")
+    [rule] = of_kind(objects, "PrometheusRule").values()
+    files = [yaml.safe_load(p.read_text()) for p in sorted((CHART / "files/rules").glob("*.yaml"))]
+    assert rule["spec"]["groups"] == [group for file in files for group in file["groups"]]
+    shown = {
+        name: json.loads(text)
+        for found in of_kind(objects, "ConfigMap").values()
+        if found["metadata"]["labels"].get("grafana_dashboard") == "1"
+        for name, text in found["data"].items()
+    }
+    dashboards = (CHART / "files/dashboards").glob("*.json")
+    assert shown == {f"sluice-{p.name}": json.loads(p.read_text()) for p in dashboards}
