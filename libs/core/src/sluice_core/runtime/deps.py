@@ -38,6 +38,7 @@ from sluice_core.runtime.hosts import HostGate
 from sluice_core.runtime.locks import RunLocks
 from sluice_core.runtime.running import BEAT_EVERY, Running
 from sluice_core.runtime.standby import StandbyWatch
+from sluice_core.runtime.teller import Teller
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +59,7 @@ class StageDeps:
     broker: SluiceBroker
     #: Client of the `sluice:` keys.
     signals: redis_library.Redis
+    teller: Teller
     running: Running
     standby: StandbyWatch
     locks: RunLocks
@@ -118,6 +120,8 @@ def make_deps(
         signals = redis.connect(url)
         stack.callback(signals.close)
     drain = Event()
+    teller = Teller(signals)
+    stack.callback(teller.close)
     broker_client = redis.connect_broker(url)
     stack.callback(broker_client.close)
     pod = loaded.log.pod_name or socket.gethostname()
@@ -161,6 +165,7 @@ def make_deps(
         storage=storage,
         broker=broker,
         signals=signals,
+        teller=teller,
         running=running,
         standby=standby,
         locks=locks,

@@ -16,7 +16,6 @@ from sluice_core.adapters.db import claims, collections, liveness, runs, tallies
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import (
-    BrokerAwayError,
     ChildLostError,
     StoreAwayError,
 )
@@ -242,7 +241,4 @@ def stored(
 
 def tell(deps: StageDeps, job: Job, kind: str) -> None:
     """Tell whoever watches; a signal that is lost is made good from the database."""
-    try:
-        events.emit(deps.signals, events.event_of(job, kind))
-    except BrokerAwayError as exc:
-        log.debug("event_lost", job=job.id, error=str(exc))
+    deps.teller.tell(events.event_of(job, kind))
