@@ -21,6 +21,7 @@ from pathlib import Path
 from sluice_core.adapters.binaries import ffprobe_path
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
+from tests.bench.sse import streams
 from tests.bench.throughput import throughput
 
 RESULTS = Path("bench/results.json")
@@ -152,6 +153,7 @@ def main() -> None:
                 results["50 x 1 MB"] = bench.ratio(1_000_000, count=50, rounds=3, check=False)
                 results["pickup"], results["1 MB, step by step"] = bench.steps(20)
         results["no-op messages"] = throughput()
+        results["event streams"] = streams()
     finally:
         shutil.rmtree(folder)
     RESULTS.parent.mkdir(exist_ok=True)

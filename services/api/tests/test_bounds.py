@@ -83,7 +83,7 @@ def test_streams_are_refused_beyond_their_places(
     monkeypatch.setattr(events, "MAX_CLIENTS", 2)
     everything = Watch(None, None, ends=False)
     for _ in range(2):
-        deps.hub.join(everything)
+        deps.hub.join(everything, lambda: True)
     response = client.get("/v1/events")
     assert (response.status_code, response.get_json()["code"]) == (503, "unavailable")
     assert int(response.headers["Retry-After"]) > 0

@@ -13,6 +13,7 @@ from gunicorn.workers.ggevent import GeventWorker
 # Loaded before the fork, opened after it.
 from sluice_api.app import EXTENSION, create_app
 from sluice_api.deps import Deps
+from sluice_api.events.stream import HandedOverError
 from sluice_core.adapters.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -33,7 +34,14 @@ class Logger(glogging.Logger):
 
 
 class Worker(GeventWorker):
-    """Ends its streams when it is told to stop, instead of holding the stop up."""
+    """Lets go of streams once they have begun, and ends them when it is told to stop."""
+
+    def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> Any:
+        try:
+            return super().handle_request(listener_name, req, sock, addr)
+        except HandedOverError:
+            # Ends the loop over this connection's requests; closing a detached socket does nothing.
+            raise StopIteration from None
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         _deps_of(self).hub.stop()

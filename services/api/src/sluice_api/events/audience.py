@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sluice_api.events.client import Client
 from sluice_api.events.messages import Message
-from sluice_api.events.subscription import Subscription
 
 
 class Audience:
-    """Subscriptions; a message finds its own without asking all of them."""
+    """Clients; a message finds its own without asking all of them."""
 
     def __init__(self) -> None:
-        self._all: set[Subscription] = set()
+        self._all: set[Client] = set()
         #: Those who follow everything that they may see.
-        self._of_everything: set[Subscription] = set()
-        self._of_job: dict[str, set[Subscription]] = {}
+        self._of_everything: set[Client] = set()
+        self._of_job: dict[str, set[Client]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[Client]:
         return iter(list(self._all))
 
-    def add(self, subscription: Subscription) -> None:
-        self._all.add(subscription)
-        if subscription.watch.ids is None:
-            self._of_everything.add(subscription)
-        for job_id in subscription.watch.ids or ():
-            self._of_job.setdefault(job_id, set()).add(subscription)
+    def add(self, client: Client) -> None:
+        self._all.add(client)
+        if client.watch.ids is None:
+            self._of_everything.add(client)
+        for job_id in client.watch.ids or ():
+            self._of_job.setdefault(job_id, set()).add(client)
 
-    def discard(self, subscription: Subscription) -> None:
+    def discard(self, client: Client) -> None:
         """Harmless when it is not there."""
-        self._all.discard(subscription)
-        self._of_everything.discard(subscription)
-        for job_id in subscription.watch.ids or ():
+        self._all.discard(client)
+        self._of_everything.discard(client)
+        for job_id in client.watch.ids or ():
             listening = self._of_job.get(job_id, set())
-            listening.discard(subscription)
+            listening.discard(client)
             if not listening:
                 self._of_job.pop(job_id, None)
 
@@ -46,7 +46,7 @@ class Audience:
 
     def tell(self, message: Message) -> None:
         """Offer the message to whoever wants it."""
-        for subscription in self._of_everything:
-            subscription.offer(message)
-        for subscription in self._of_job.get(message.job_id, ()):
-            subscription.offer(message)
+        for client in self._of_everything:
+            client.offer(message)
+        for client in self._of_job.get(message.job_id, ()):
+            client.offer(message)

@@ -42,20 +42,13 @@ class Comparison:
         self.cursor = self._clock()
         return self.cursor
 
-    def look(self, named: set[str]) -> Iterator[list[Change]]:
-        """Pages of what may be news.
-
-        Args:
-            named: jobs that are to be seen whatever the clock of their worker says.
+    def by_time(self) -> Iterator[list[Change]]:
+        """Pages of all changes since the last look.
 
         Raises:
             StoreAwayError: the database does not answer; the next look begins where this one did.
 
         """
-        yield from self._by_time()
-        yield from self._by_name(sorted(named))
-
-    def _by_time(self) -> Iterator[list[Change]]:
         begun = self._clock()
         moment, after = self.cursor - OVERLAP, ""
         for _ in range(MAX_CHANGES // _PAGE):
@@ -68,7 +61,14 @@ class Comparison:
         # The next look, which goes back by the overlap, goes on from here.
         self.cursor = min(begun, moment + OVERLAP)
 
-    def _by_name(self, named: list[str]) -> Iterator[list[Change]]:
+    def by_name(self, jobs: set[str]) -> Iterator[list[Change]]:
+        """Pages of jobs that are to be seen whatever the clock of their worker says.
+
+        Raises:
+            StoreAwayError: as `by_time`.
+
+        """
+        named = sorted(jobs)
         turn = [job_id for job_id in named if job_id > self._name][:MAX_NAMED]
         turn += [job_id for job_id in named if job_id <= self._name][: MAX_NAMED - len(turn)]
         for start in range(0, len(turn), _CHUNK):

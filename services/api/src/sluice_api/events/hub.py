@@ -6,8 +6,9 @@ emptied, away, or lose a signal; every two seconds the hub compares versions wit
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import gevent
@@ -18,11 +19,11 @@ from gevent.event import Event as Signal
 
 from sluice_api.database import Database
 from sluice_api.events.audience import Audience
+from sluice_api.events.client import Client
 from sluice_api.events.comparison import Comparison
 from sluice_api.events.feed import Feed
 from sluice_api.events.memory import Memory
 from sluice_api.events.messages import Watch, deleted_message, job_message, progress_message
-from sluice_api.events.subscription import Subscription
 from sluice_api.positions import Positions
 from sluice_api.views import Shown, gather
 from sluice_core.adapters.db import jobs as job_store
@@ -34,6 +35,10 @@ log = structlog.get_logger(__name__)
 
 #: Seconds between comparisons with the database.
 COMPARE_EVERY = 2.0
+#: Seconds between looks who is to be sent a comment.
+TICK = 0.5
+#: Clients sent to before others than these have a turn.
+SENT = 200
 #: Seconds in which changes of one job become one event.
 COALESCE = 0.05
 #: Jobs read in one go.
@@ -43,7 +48,7 @@ _GONE = 2**62
 
 
 class Hub:
-    """Tells subscriptions what changed.
+    """Tells clients what changed.
 
     Args:
         database: the truth.
@@ -75,6 +80,9 @@ class Hub:
         self._building: set[str] = set()
         self._parents: dict[str, str | None] = {}
         self._wake = Signal()
+        #: Clients with something to send, the one that waited longest first.
+        self._ready: dict[Client, None] = {}
+        self._news = Signal()
         self._loops: dict[str, gevent.Greenlet[..., None]] = {}
         #: As the comparison's cursor, of what was not only found but told.
         self._told_up_to = 0.0
@@ -90,33 +98,51 @@ class Hub:
         self._count += 1
         return f"{int(self._told_up_to * 1000)}-{self._count}"
 
-    def join(self, watch: Watch) -> Subscription:
-        """A subscription that collects from now on, until it leaves."""
-        subscription = Subscription(watch)
-        self._audience.add(subscription)
+    def join(self, watch: Watch, still_allowed: Callable[[], bool]) -> Client:
+        """A client that collects from now on, until it leaves."""
+        client = Client(watch, still_allowed=still_allowed, on_news=self.ready)
+        self._audience.add(client)
         self._start()
-        return subscription
+        return client
 
-    def leave(self, subscription: Subscription) -> None:
+    def note(self, versions: Mapping[str, int]) -> None:
+        """A client that follows these jobs by name was sent them."""
+        for job_id, version in versions.items():
+            self._memory.note(job_id, version)
+
+    def leave(self, client: Client) -> None:
         """Idempotent."""
-        self._audience.discard(subscription)
+        self._audience.discard(client)
+        self._ready.pop(client, None)
+        client.close()
+
+    def ready(self, client: Client) -> None:
+        """There is something to send, or room to send it; does not wait."""
+        self._ready[client] = None
+        self._news.set()
 
     def stop(self) -> None:
         """Let all streams end; safe in a signal handler."""
         self.is_closing = True
-        for subscription in self._audience:
-            subscription.wake()
+        self._news.set()
 
     def close(self) -> None:
         self.stop()
         gevent.killall(list(self._loops.values()), timeout=1)
+        self._dismiss_all()
         self._feed.close()
 
     def _is_wanted(self) -> bool:
         return len(self._audience) > 0
 
     def _start(self) -> None:
-        loops = (self._follow_redis, self._follow_database, self._tell_dirty)
+        loops = (
+            self._follow_redis,
+            self._follow_database,
+            self._tell_dirty,
+            self._send,
+            self._tick,
+        )
         dead = [f for f in loops if f.__name__ not in self._loops or self._loops[f.__name__].dead]
         if len(dead) == len(loops):
             # Whatever was told before, these clients did not hear it.
@@ -133,6 +159,35 @@ class Hub:
             except Exception:
                 log.exception("event_loop_failed", loop=loop.__name__)
                 gevent.sleep(1.0)
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        while self._is_wanted():
+            self._news.wait()
+            self._news.clear()
+            while self._ready and not self.is_closing:
+                for client in list(itertools.islice(self._ready, SENT)):
+                    self._ready.pop(client, None)
+                    if not client.push():
+                        self.leave(client)
+                # Requests and Redis have their turn too.
+                gevent.sleep(0)
+            if self.is_closing:
+                self._dismiss_all()
+
+    def _dismiss_all(self) -> None:
+        for client in self._audience:
+            client.dismiss()
+            self.leave(client)
+
+    def _tick(self) -> None:
+        while self._is_wanted():
+            gevent.sleep(TICK)
+            now = time.monotonic()
+            for client in self._audience:
+                if now >= client.ping_at:
+                    self.ready(client)
 
     # -- what Redis says ------------------------------------------------------------------------
 
@@ -182,11 +237,15 @@ class Hub:
                 log.warning("comparison_postponed", error=str(exc))
 
     def _compare(self) -> None:
-        named = self._audience.named()
-        named.update(self._memory.active())
-        for page in self._comparison.look(named):
+        for page in self._comparison.by_time():
             for change in page:
                 if change.version > self._memory.version(change.job_id):
+                    self._mark(change.job_id, change.api_key_id)
+        named = self._audience.named()
+        named.update(self._memory.active())
+        for page in self._comparison.by_name(named):
+            for change in page:
+                if change.version > self._memory.noted(change.job_id):
                     self._mark(change.job_id, change.api_key_id)
 
     # -- telling --------------------------------------------------------------------------------

@@ -28,11 +28,25 @@ class Memory:
         self._max_versions = max_versions
         self._max_jobs = max_jobs
         self._versions: OrderedDict[str, int] = OrderedDict()
+        #: Versions that clients were sent at their start, of jobs that they follow by name.
+        self._noted: OrderedDict[str, int] = OrderedDict()
         self._jobs: OrderedDict[str, Told] = OrderedDict()
 
     def version(self, job_id: str) -> int:
         """The version that was told last; -1 when none was."""
         return self._versions.get(job_id, -1)
+
+    def noted(self, job_id: str) -> int:
+        """The version that whoever follows the job by name knows at least."""
+        return max(self.version(job_id), self._noted.get(job_id, -1))
+
+    def note(self, job_id: str, version: int) -> None:
+        """A client that follows the job by name has this version; others may not."""
+        if version > self._noted.get(job_id, -1):
+            self._noted[job_id] = version
+            self._noted.move_to_end(job_id)
+        while len(self._noted) > self._max_versions:
+            self._noted.popitem(last=False)
 
     def get(self, job_id: str) -> Told | None:
         return self._jobs.get(job_id)
@@ -62,6 +76,7 @@ class Memory:
 
     def clear(self) -> None:
         self._versions.clear()
+        self._noted.clear()
         self._jobs.clear()
 
 

@@ -8,7 +8,8 @@ since, out of the database alone.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
@@ -36,6 +37,8 @@ class Start:
     shown: list[Shown]
     #: The client can't know what it missed before these, and should read its list anew.
     is_snapshot: bool
+    #: Of the jobs that are followed by name, those sent or known to the client.
+    versions: Mapping[str, int] = field(default_factory=dict)
     #: None of the jobs that are followed by name is there.
     is_missing: bool = False
     #: Or one of them has ended.
@@ -72,12 +75,13 @@ def _start_of_named(
     """Few jobs are read by their names: what else changed since does not matter."""
     found = job_store.get_many(connection, sorted(ids)).values()
     jobs = [job for job in found if watch.wants(job.id, job.api_key_id)]
+    versions = {job.id: job.version for job in jobs}
     is_missing = not jobs
     is_over = is_missing or any(job.status in TERMINAL for job in jobs)
     if since is not None:
         jobs = [job for job in jobs if job.updated_at >= since - OVERLAP]
     shown = gather(connection, sorted(jobs, key=lambda job: job.updated_at))
-    return Start(shown, is_snapshot=since is None, is_missing=is_missing, is_over=is_over)
+    return Start(shown, since is None, versions, is_missing=is_missing, is_over=is_over)
 
 
 def _snapshot(connection: sa.Connection, watch: Watch) -> list[Job]:

@@ -79,7 +79,8 @@ def _open(deps: Deps, caller: Caller, watch: Watch, since: float | None) -> Stre
         watch=watch,
         since=since,
         still_allowed=lambda: deps.open_keys.is_open(caller.api_key_id),
-        sock=request.environ.get("gunicorn.socket"),
+        sock=None if request.method == "HEAD" else request.environ.get("gunicorn.socket"),
+        is_chunked=request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1",
     )
 
 

@@ -15,7 +15,7 @@ CHUNK = 65_536
 CONNECTING = 64
 
 #: `progress.bytes` of an event carries the number of the write that it tells of.
-_NUMBER = re.compile(rb'"bytes":(\d+)')
+_NUMBER = re.compile(rb'"bytes": ?(\d+)')
 
 
 @dataclass(slots=True)
@@ -31,6 +31,8 @@ class Listener:
     #: Whether the answer's first event has come.
     begun: bool = False
     ended: bool = False
+    #: The last bytes of the last whole event.
+    last: bytes = b""
 
 
 @dataclass
@@ -46,7 +48,6 @@ class Crowd:
     listeners: dict[int, Listener] = field(default_factory=dict)
     #: Called with the number of an event, a listener and the time, for each event that arrives.
     on_number: Callable[[int, Listener, float], None] = lambda _number, _listener, _at: None
-    last_bytes: dict[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._epoll = select.epoll()
@@ -107,7 +108,7 @@ class Crowd:
         one.rest = rest
         if not mark:
             return
-        self.last_bytes[fd] = whole[-64:]
+        one.last = whole[-200:]
         one.begun = one.begun or b"\nevent: " in whole
         for found in _NUMBER.finditer(whole):
             number = int(found[1])
