@@ -72,6 +72,7 @@ class Rig:
         self.slots = slots
         self.job_ids: list[str] = []
         self.autoscalers: list[subprocess.Popen[bytes]] = []
+        self.others: list[subprocess.Popen[bytes]] = []
         self.metrics_port = 0
 
     def start(self, *, replicas: int = 0, pending: float = 0.0) -> None:
@@ -83,7 +84,7 @@ class Rig:
         )
 
     def stop(self) -> None:
-        for process in self.autoscalers:
+        for process in [*self.autoscalers, *self.others]:
             process.kill()
             process.wait(10.0)
         self.cluster.stop()
@@ -123,6 +124,19 @@ class Rig:
             )
         self.autoscalers.append(process)
         return process
+
+    def schedule(self) -> None:
+        """Start a scheduler, which finds what got lost."""
+        with (self.folder / "scheduler.log").open("ab") as output:
+            self.others.append(
+                subprocess.Popen(
+                    bound([sys.executable, "-m", "sluice_scheduler"]),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self.env,
+                )
+            )
 
     def log(self, number: int = 0) -> Path:
         return self.folder / f"autoscaler-{number}.log"

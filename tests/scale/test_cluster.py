@@ -27,6 +27,10 @@ ROLE = (
 )
 
 
+#: No window and no cooldown.
+HASTY = {"cooldownSeconds": 0, "scaleDown": {"stabilizationWindowSeconds": 0, "policies": []}}
+
+
 def metrics(rig: Rig) -> str:
     try:
         address = f"http://127.0.0.1:{rig.metrics_port}/metrics"
@@ -104,11 +108,60 @@ def test_a_person_who_reduces_takes_the_idle_ones_first(new_rig: Callable[..., R
     assert rig.outcomes() == {"ok": 2}
 
 
+def test_an_emptied_redis_takes_no_busy_pod_and_no_waiting_job(
+    new_rig: Callable[..., Rig],
+) -> None:
+    rig = new_rig()
+    rig.start()
+    rig.schedule()
+    # Hasty rules: the first wrong zero would take everybody.
+    rig.autoscale(HASTY | {"maxReplicas": 2})
+    rig.submit([600.0] * 4)
+    until(lambda: len(rig.busy_pods()) == 2, timeout=60)
+    for _ in range(3):
+        rig.signals.flushall()
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            assert rig.cluster.replicas(POOL) == 2
+            time.sleep(0.05)
+    rig.hurry()
+    rig.wait_done(4)
+    rig.wait_pods(0)
+    assert rig.outcomes() == {"ok": 4}
+
+
+def test_pods_that_are_evicted_at_any_moment_lose_nothing_and_repeat_nothing(
+    new_rig: Callable[..., Rig],
+) -> None:
+    rig = new_rig(grace=0.0)
+    rig.start()
+    rig.autoscale({"maxReplicas": 3})
+    rig.submit([1.5] * 9)
+    # As `kubectl drain` and a rolling update do: one after another, whatever they run.
+    evicted: set[str] = set()
+
+    def evict_and_look() -> bool:
+        ready = [pod for pod in rig.cluster.ready_pods() if pod not in evicted]
+        if ready and len(evicted) < 6:
+            rig.cluster.replicasets.delete(ready[0])
+            evicted.add(ready[0])
+        return rig.done() == 9
+
+    until(evict_and_look, timeout=120, every=1.0)
+    outcomes = rig.outcomes()
+    assert outcomes["ok"] == 9
+    assert set(outcomes) <= {"ok", "handed_back"}
+    assert len(evicted) == 6
+    assert [pod for pod in rig.cluster.ended if pod.exit_code or pod.killed] == []
+
+
 def test_no_reading_no_change(new_rig: Callable[..., Rig], own_redis: RedisServer) -> None:
     rig = new_rig(redis_url=own_redis.url)
-    rig.start(replicas=2, pending=60.0)
-    rig.autoscale({"cooldownSeconds": 0, "scaleDown": {"stabilizationWindowSeconds": 60}})
-    until(lambda: "autoscaler_current_replicas{" in metrics(rig), timeout=30)
+    rig.start(pending=600.0)
+    # Hasty rules: a failure that was read as zero would take everybody at once.
+    rig.autoscale(HASTY)
+    rig.submit([600.0, 600.0])
+    until(lambda: 'autoscaler_current_replicas{pool="transcoder"} 2' in metrics(rig), timeout=30)
     own_redis.kill9()
     until(lambda: rig.said("reading_failed"), timeout=30)
     until(lambda: 'reason="blind"' in metrics(rig), timeout=30)
@@ -119,9 +172,6 @@ def test_no_reading_no_change(new_rig: Callable[..., Rig], own_redis: RedisServe
     # One line for an outage, however long.
     assert len(rig.said("reading_failed")) == 1
     assert "sluice_autoscaler_read_errors_total" in metrics(rig)
-    own_redis.restart_empty()
-    until(lambda: rig.said("well_again"), timeout=30)
-    assert rig.cluster.replicas(POOL) == 2
 
 
 FAULTS = {

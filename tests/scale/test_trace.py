@@ -44,5 +44,4 @@ def test_without_draining_the_same_trace_is_interrupted(new_rig: Callable[..., R
     rig.autoscale(SLUICE_AUTOSCALER_DRAIN="false")
     until(lambda: rig.said("leads"), timeout=30)
     rig.submit(SIXTEEN)
-    rig.wait_done(16)
-    assert rig.outcomes()["handed_back"] >= 1
+    until(lambda: rig.outcomes()["handed_back"], timeout=120, why="none was interrupted")
