@@ -74,9 +74,11 @@ class LetterDropped(BaseModel):
 
 
 def build(deps: Deps) -> APIBlueprint:
-    api = APIBlueprint("dead_letters", __name__, url_prefix="/v1/dead-letters", abp_tags=[_TAG])
+    api = APIBlueprint("dead_letters", __name__, url_prefix="/v1", abp_tags=[_TAG])
 
-    @api.get("", summary="List dead letters, newest first", responses={200: LetterList})
+    @api.get(
+        "/dead-letters", summary="List dead letters, newest first", responses={200: LetterList}
+    )
     def list_letters(query: LetterQuery) -> Response:
         """Operators only."""
         need(Scope.OPERATE)
@@ -94,7 +96,9 @@ def build(deps: Deps) -> APIBlueprint:
         following = page[-1].id if len(found) > len(page) else None
         return jsonify({"dead_letters": [_view(x) for x in page], "next_cursor": following})
 
-    @api.post("/<string:id>/requeue", summary="Do it again", responses={202: LetterRequeued})
+    @api.post(
+        "/dead-letters/<string:id>/requeue", summary="Do it again", responses={202: LetterRequeued}
+    )
     def send_back(path: LetterPath) -> Response:
         """Retries the letter's job; 409 when nothing can be done again. The letter goes."""
         caller = need(Scope.OPERATE)
@@ -116,7 +120,9 @@ def build(deps: Deps) -> APIBlueprint:
         response.status_code = 202
         return response
 
-    @api.delete("/<string:id>", summary="Drop a dead letter", responses={200: LetterDropped})
+    @api.delete(
+        "/dead-letters/<string:id>", summary="Drop a dead letter", responses={200: LetterDropped}
+    )
     def drop(path: LetterPath) -> Response:
         """Its job, if any, stays as it is."""
         caller = need(Scope.OPERATE)
@@ -136,7 +142,7 @@ def build(deps: Deps) -> APIBlueprint:
 
 
 def _add_many(api: APIBlueprint, deps: Deps) -> None:
-    @api.post(":requeue", summary="Do many again", responses={200: m.LetterBulkResult})
+    @api.post("/dead-letters:requeue", summary="Do many again", responses={200: m.LetterBulkResult})
     def requeue_many(body: m.LetterBulkRequest) -> Response:
         """Those that nothing can be done for are refused and stay. Ask again while some remain."""
         caller = need(Scope.OPERATE)
@@ -149,7 +155,7 @@ def _add_many(api: APIBlueprint, deps: Deps) -> None:
 
         return _work_off(deps, caller, body.filter, do_page, "letters.requeue")
 
-    @api.post(":drop", summary="Drop many", responses={200: m.LetterBulkResult})
+    @api.post("/dead-letters:drop", summary="Drop many", responses={200: m.LetterBulkResult})
     def drop_many(body: m.LetterBulkRequest) -> Response:
         """Their jobs stay as they are."""
         caller = need(Scope.OPERATE)

@@ -17,7 +17,7 @@ WINDOW = 60.0
 class Flow:
     """Messages of one queue within the window."""
 
-    #: Handed to the broker.
+    #: Asked for, and due.
     came: int = 0
     #: Claimed by a run.
     left: int = 0
@@ -35,7 +35,8 @@ def by_queue(connection: sa.Connection, *, now: float) -> dict[str, Flow]:
         sa.select(
             attempts.c.queue,
             sa.func.count(),
-            sa.func.sum(sa.case((attempts.c.published_at >= begin, 1), else_=0)),
+            # Its message's id tells when it was asked for; it is gone with the claim.
+            sa.func.sum(sa.case((attempts.c.message_id >= id_at(begin), 1), else_=0)),
         )
         .where(lately)
         .group_by(attempts.c.queue)
@@ -43,7 +44,7 @@ def by_queue(connection: sa.Connection, *, now: float) -> dict[str, Flow]:
     found = {queue: Flow(came, left) for queue, left, came in connection.execute(runs)}
     waiting = (
         sa.select(outbox.c.queue, sa.func.count())
-        .where(outbox.c.published_at >= begin)
+        .where(outbox.c.id >= id_at(begin), outbox.c.due_at <= now)
         .group_by(outbox.c.queue)
     )
     for queue, came in connection.execute(waiting):
