@@ -11,7 +11,7 @@ import pytest
 from sluice_core.adapters.storage.folder import FolderStorage
 from sluice_core.domain.errors import ErrorClass, SluiceError
 from sluice_core.runtime.children.spec import LOCK_NAME
-from sluice_core.runtime.disk import Disk, used_bytes
+from sluice_core.runtime.disk import Disk, free_bytes, free_within, used_bytes
 
 MIB = 1024 * 1024
 RESERVE = 100 * MIB
@@ -151,3 +151,24 @@ def test_a_storage_on_another_disk_needs_room_of_its_own(
     monkeypatch.setattr(place.storage, "free_bytes", lambda: None)
     with place.disk.room(place.run("b"), whole=50 * MIB):
         pass
+
+
+def test_a_folder_that_may_hold_less_than_its_disk(place: Place) -> None:
+    """A pod's volume is only counted, and the pod ends when it holds too much."""
+    assert free_within(0) is free_bytes
+    free = free_within(150 * MIB)
+    disk = Disk(place.scratch, place.storage, reserve=RESERVE, free=free)
+    scratch = place.run("a", b"x" * 30 * MIB)
+    other = place.run("b")
+    assert free(place.scratch) == 120 * MIB
+    with disk.room(other, whole=20 * MIB) as room:
+        with (
+            pytest.raises(SluiceError, match="21 MiB are needed"),
+            disk.room(place.run("c"), whole=MIB),
+        ):
+            pytest.fail("was let in")
+        room.written(done=0, whole=None)
+        (scratch / "137.part").write_bytes(b"x" * 110 * MIB)
+        with pytest.raises(SluiceError) as caught:
+            room.written(done=0, whole=None)
+    assert caught.value.code == "disk_full"

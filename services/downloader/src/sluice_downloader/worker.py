@@ -21,7 +21,7 @@ from sluice_core.domain.plan import Plan, Source, Track
 from sluice_core.runtime import media_child, scratch, worker
 from sluice_core.runtime.children import ForkServer, Preforked
 from sluice_core.runtime.deps import StageDeps
-from sluice_core.runtime.disk import Disk, Room
+from sluice_core.runtime.disk import Disk, Room, free_within
 from sluice_core.runtime.run import Advance, Run
 from sluice_core.runtime.stage import Handler
 from sluice_downloader import partial
@@ -44,7 +44,12 @@ def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterato
     """The stage's handler, with its server of media children."""
     with media_child.media_server(deps, preforked) as server:
         store = deps.settings.store
-        disk = Disk(store.scratch_dir, deps.storage, reserve=store.min_free_bytes)
+        disk = Disk(
+            store.scratch_dir,
+            deps.storage,
+            reserve=store.min_free_bytes,
+            free=free_within(store.scratch_size),
+        )
         yield lambda run: handle(run, server=server, disk=disk)
 
 

@@ -57,6 +57,8 @@ class StoreSettings(_Group):
     s3_secret_key: str = ""
     #: Bytes that stay free on the disks of scratch and storage folders.
     min_free_bytes: int = Field(256 * 1024 * 1024, ge=0)
+    #: Bytes that the scratch folder may hold, where its disk does not say so itself; 0: no limit.
+    scratch_size: int = Field(0, ge=0)
     #: Connections that one process may hold to the database.
     database_pool: int = Field(8, ge=1, le=100)
     #: Seconds that a store may be away, or not yet set up, when a process starts.

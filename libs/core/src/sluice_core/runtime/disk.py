@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import shutil
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -30,6 +31,31 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def free_bytes(folder: Path) -> int:
     """What an unprivileged process may still write there."""
     return shutil.disk_usage(folder).free
+
+
+def free_within(size: int) -> Callable[[Path], int]:
+    """As `free_bytes`, where a folder may hold so many bytes and no more, whatever the disk has.
+
+    Args:
+        size: e.g. that of a pod's volume, which is only counted and ends the pod when it is over;
+            0 for as much as the disk takes.
+
+    """
+
+    def left(folder: Path) -> int:
+        return min(free_bytes(folder), size - _held(folder))
+
+    return left if size else free_bytes
+
+
+def _held(folder: Path) -> int:
+    """Bytes of all runs' files, of which some go meanwhile."""
+    held = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            found = path.lstat()
+            held += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return held
 
 
 class Disk:
