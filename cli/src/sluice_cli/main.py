@@ -23,6 +23,8 @@ _COMMANDS = {
     "explain": "explain:explain",
     "queues": "operate:queues",
     "workers": "operate:workers",
+    "stats": "operate:stats",
+    "audit": "operate:audit",
     "dead-letters": "letters:dead_letters",
     "schedules": "schedules:schedules",
     "doctor": "doctor:doctor",

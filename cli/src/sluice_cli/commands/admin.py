@@ -13,9 +13,12 @@ from sluice_cli.exits import Exit, Stop
 from sluice_cli.local import folder
 from sluice_cli.table import print_rows
 from sluice_core.adapters import settings as settings_module
-from sluice_core.adapters.db import access
+from sluice_core.adapters.db import access, audit
 from sluice_core.adapters.db import migrate as migrations
 from sluice_core.adapters.db.engine import open_engine, read, write
+
+#: Whoever may write the database itself.
+_HERE = audit.Actor("command line")
 
 
 @click.command()
@@ -40,15 +43,34 @@ def keys() -> None:
     show_default=True,
     help="What it may do; can be given several times.",
 )
-def create(name: str, scopes: tuple[str, ...]) -> None:
+@click.option(
+    *("--requests-per-minute",),
+    type=click.IntRange(0),
+    help="Its own limit; 0 is none. Else SLUICE_KEY_REQUESTS_PER_MINUTE.",
+)
+@click.option(
+    *("--max-active-jobs",),
+    type=click.IntRange(0),
+    help="Jobs that it may have under way; 0 is no limit. Else SLUICE_KEY_MAX_ACTIVE_JOBS.",
+)
+def create(
+    name: str,
+    scopes: tuple[str, ...],
+    requests_per_minute: int | None,
+    max_active_jobs: int | None,
+) -> None:
     """Create a key and print it, this once."""
+    now = time.time()
     with _engine() as engine, write(engine) as connection:
-        text, _ = access.create(
+        text, key = access.create(
             connection,
             name=name,
             scopes=[access.Scope(scope) for scope in scopes],
-            now=time.time(),
+            now=now,
+            limits=access.KeyLimits(requests_per_minute, max_active_jobs),
         )
+        detail = {"name": key.name, "scopes": sorted(key.scopes)}
+        audit.note(connection, _HERE, "key.create", now=now, target=key.id, detail=detail)
     click.echo(text)
 
 
@@ -69,7 +91,10 @@ def list_() -> None:
 def revoke(key_id: str) -> None:
     """Close a key for good."""
     with _engine() as engine, write(engine) as connection:
-        done = access.revoke(connection, key_id, now=time.time())
+        now = time.time()
+        done = access.revoke(connection, key_id, now=now)
+        if done:
+            audit.note(connection, _HERE, "key.revoke", now=now, target=key_id)
     if not done:
         raise Stop(Exit.WRONG_USE, f"there is no open key {key_id}.")
     click.echo(f"{key_id} revoked")

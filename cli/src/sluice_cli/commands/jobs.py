@@ -7,6 +7,7 @@ import sys
 import click
 
 from sluice_cli.client.follow import TERMINAL, Follower
+from sluice_cli.commands.many import chosen, work_off
 from sluice_cli.commands.server import connect, json_option, server_options
 from sluice_cli.exits import Exit
 from sluice_cli.show import display
@@ -89,13 +90,37 @@ def watch(job_id: str | None, server: str | None, api_key: str | None) -> int:
 
 
 def _action(name: str, words: str, done: str) -> click.Command:
-    """`cancel ID…` and `retry ID…`, which differ in their words alone."""
+    """`cancel` and `retry`, of ids or of all that fit, which differ in their words alone."""
 
     @click.command(name, help=words)
-    @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+    @click.argument("job_ids", metavar="[ID]...", nargs=-1)
+    @click.option("--status", help="All in this state, e.g. FAILED.")
+    @click.option("--q", "query", help="All whose title, link or id begins so.")
+    @click.option("--preset", help="All with this preset.")
+    @click.option("--error", "error_code", help="All that failed with this code.")
+    @click.option("--all", "everything", is_flag=True, help="Every job.")
     @server_options
-    def run(job_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+    def run(
+        *,
+        job_ids: tuple[str, ...],
+        status: str | None,
+        query: str | None,
+        preset: str | None,
+        error_code: str | None,
+        everything: bool,
+        server: str | None,
+        api_key: str | None,
+    ) -> None:
+        asked = {
+            "status": [status.upper()] if status else None,
+            "q": query,
+            "preset": preset,
+            "error_code": error_code,
+        }
+        filter_ = chosen(job_ids, asked, everything=everything)
         with connect(server, api_key) as api:
+            if filter_:
+                work_off(api, f"v1/jobs:{name}", filter_, done=done)
             for job_id in job_ids:
                 api.act(job_id, name)
                 click.echo(f"{job_id} {done}")

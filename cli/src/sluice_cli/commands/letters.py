@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
 
 from sluice_cli.client.api import Api
+from sluice_cli.commands.many import chosen, work_off
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _PAGE = 200
 
 
@@ -56,23 +60,63 @@ def _letters(api: Api, *, limit: int, **filters: str | None) -> list[dict[str, s
     return found
 
 
+def _filters(function: _F) -> _F:
+    """Options that choose many letters."""
+    for option in (
+        click.option("--all", "everything", is_flag=True, help="Every letter."),
+        click.option("--reason", help="All whose reason begins so, e.g. an error code."),
+        click.option("--job", "job_id", help="All of this job."),
+        click.option("--queue", help="All of this queue, or of this stage."),
+    ):
+        function = option(function)
+    return function
+
+
 @dead_letters.command()
-@click.argument("letter_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("letter_ids", metavar="[ID]...", nargs=-1)
+@_filters
 @server_options
-def requeue(letter_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
-    """Do again what the letters stand for; they are gone then."""
+def requeue(
+    *,
+    letter_ids: tuple[str, ...],
+    queue: str | None,
+    job_id: str | None,
+    reason: str | None,
+    everything: bool,
+    server: str | None,
+    api_key: str | None,
+) -> None:
+    """Do again what letters stand for; they are gone then."""
+    asked = {"queue": queue, "job": job_id, "reason": reason}
+    filter_ = chosen(letter_ids, asked, everything=everything)
     with connect(server, api_key) as api:
+        if filter_:
+            work_off(api, "v1/dead-letters:requeue", filter_, done="requeued")
         for letter_id in letter_ids:
             job = api.post(f"v1/dead-letters/{quote(letter_id, safe='')}/requeue")["job_id"]
             click.echo(f"{letter_id} requeued: job {job}")
 
 
 @dead_letters.command()
-@click.argument("letter_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("letter_ids", metavar="[ID]...", nargs=-1)
+@_filters
 @server_options
-def drop(letter_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+def drop(
+    *,
+    letter_ids: tuple[str, ...],
+    queue: str | None,
+    job_id: str | None,
+    reason: str | None,
+    everything: bool,
+    server: str | None,
+    api_key: str | None,
+) -> None:
     """Remove letters; their jobs stay as they are."""
+    asked = {"queue": queue, "job": job_id, "reason": reason}
+    filter_ = chosen(letter_ids, asked, everything=everything)
     with connect(server, api_key) as api:
+        if filter_:
+            work_off(api, "v1/dead-letters:drop", filter_, done="dropped")
         for letter_id in letter_ids:
             api.remove(f"v1/dead-letters/{quote(letter_id, safe='')}")
             click.echo(f"{letter_id} dropped")
