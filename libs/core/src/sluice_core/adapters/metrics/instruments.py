@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from prometheus_client import (
@@ -11,8 +11,10 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -40,17 +42,36 @@ def _make(registry: Registry, name: str, kind: type[_M]) -> _M:
     return kind(PREFIX + name, metric.help, tuple(metric.labels), registry=registry, **options)  # type: ignore[arg-type]  # options fit the kind
 
 
+class _Joined(Registry):
+    """Several registries as one page, which has one end."""
+
+    def __init__(self, registries: Sequence[Registry]) -> None:
+        super().__init__(auto_describe=False)
+        self._registries = registries
+
+    def collect(self) -> Iterator[Metric]:
+        for registry in self._registries:
+            yield from registry.collect()
+
+
 def render(registries: Sequence[Registry], accept: str = "") -> tuple[bytes, str]:
     """A page for Prometheus, and its content type, in the form that `accept` asks for."""
     encode, content_type = choose_encoder(accept)
-    return b"".join(encode(registry) for registry in registries), content_type
+    return encode(_Joined(registries)), content_type
+
+
+def _process_registry() -> Registry:
+    """One that tells memory, processor time and open files of this process too."""
+    registry = Registry()
+    ProcessCollector(registry=registry)
+    return registry
 
 
 class ApiMetrics:
     """What one API process counts for itself."""
 
     def __init__(self) -> None:
-        self.registry = Registry()
+        self.registry = _process_registry()
         self._requests = _make(self.registry, "http_request_duration_seconds", Histogram)
         self._streams = _make(self.registry, "sse_clients", Gauge)
         self._skipped = _make(self.registry, "rate_limit_skipped_total", Counter)
@@ -80,7 +101,7 @@ class AutoscalerMetrics:
     """What the autoscaler decided."""
 
     def __init__(self) -> None:
-        self.registry = Registry()
+        self.registry = _process_registry()
         self._replicas = {
             kind: _make(self.registry, f"autoscaler_{kind}_replicas", Gauge)
             for kind in ("desired", "current", "busy")
@@ -119,7 +140,7 @@ class WorkerMetrics:
     """What one worker or scheduler process knows of itself."""
 
     def __init__(self) -> None:
-        self.registry = Registry()
+        self.registry = _process_registry()
         self._slots = _make(self.registry, "worker_slots", Gauge)
         self._messages = _make(self.registry, "worker_messages_total", Counter)
         self._beat = _make(self.registry, "worker_beat_age_seconds", Gauge)
