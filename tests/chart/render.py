@@ -35,6 +35,7 @@ OWNED = frozenset(
         "CONCURRENCY",
         "LANES",
         "DRAIN_GRACE",
+        "SCRATCH_SIZE",
         "DATABASE_URL",
         "DATABASE_POOL",
         "REDIS_URL",

@@ -44,6 +44,16 @@ def test_no_pod_may_more_than_it_needs(objects):
         assert security["capabilities"] == {"drop": ["ALL"]}, name
 
 
+def test_a_cluster_may_choose_the_user():
+    """OpenShift does; both an image's and a chart's number are then in the way."""
+    objects = render(
+        "minimal", podDefaults={"securityContext": {"runAsUser": None, "fsGroup": None}}
+    )
+    spec = of_kind(objects, "Deployment")["sluice-api"]["spec"]["template"]["spec"]
+    assert not {"runAsUser", "fsGroup"} & set(spec["securityContext"])
+    assert spec["securityContext"]["runAsNonRoot"] is True
+
+
 def test_only_the_autoscaler_has_a_token(objects):
     with_token = {
         template["metadata"]["labels"]["app.kubernetes.io/component"]
@@ -122,6 +132,27 @@ def test_workers_get_the_grace_that_their_drain_takes(objects):
             drained += 1
             assert template["spec"]["terminationGracePeriodSeconds"] >= float(grace) + MARGIN, name
     assert drained >= 3
+
+
+@pytest.mark.parametrize(
+    ("size", "size_in_bytes"),
+    [("20Gi", 20 * 2**30), ("1.5Gi", 1.5 * 2**30), ("500M", 5e8), (1000, 1000)],
+)
+def test_downloads_know_what_their_volume_may_hold(size, size_in_bytes):
+    """Kubernetes ends a pod whose volume holds more."""
+    pool = {"scratch": {"size": size}}
+    objects = render("minimal", workers={"downloader": pool})
+    deployment = of_kind(objects, "Deployment")["sluice-downloader"]
+    spec = deployment["spec"]["template"]["spec"]
+    [data] = [v for v in spec["volumes"] if v["name"] == "data"]
+    assert data == {"name": "data", "emptyDir": {"sizeLimit": size}}
+    assert env(spec["containers"][0])["SLUICE_SCRATCH_SIZE"] == str(int(size_in_bytes))
+
+
+def test_a_volume_of_ones_own_says_itself_what_it_holds():
+    objects = render("production")
+    spec = of_kind(objects, "Deployment")["sluice-downloader"]["spec"]["template"]["spec"]
+    assert "SLUICE_SCRATCH_SIZE" not in env(spec["containers"][0])
 
 
 def test_workers_are_not_asked_for_what_stores_do(objects):

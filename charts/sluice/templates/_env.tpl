@@ -5,7 +5,7 @@
 {{- $full := include "sluice.fullname" . -}}
 SLUICE_LOG_FORMAT: json
 SLUICE_DATA_DIR: /data
-SLUICE_METRICS_HOST: "0.0.0.0"
+SLUICE_METRICS_HOST: {{ .Values.listen | quote }}
 SLUICE_METRICS_PORT: "9090"
 SLUICE_DATABASE_POOL: {{ .Values.database.pool | quote }}
 {{- if include "sluice.dev.s3" . }}
