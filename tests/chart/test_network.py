@@ -1,0 +1,167 @@
+"""Who reaches whom by the NetworkPolicies: those of a pod add up, and one is enough."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from tests.chart.objects import of_kind, pods
+from tests.chart.render import render
+
+KUBE_SYSTEM = {"kubernetes.io/metadata.name": "kube-system"}
+
+
+def matches(selector, labels):
+    for rule in selector.get("matchExpressions", ()):
+        assert rule["operator"] in {"In", "Exists"}
+        value = labels.get(rule["key"])
+        if value is None or (rule["operator"] == "In" and value not in rule["values"]):
+            return False
+    return selector.get("matchLabels", {}).items() <= labels.items()
+
+
+def is_peer(peer, other):
+    """Whether a rule means the other end: a pod of ours (labels), an address, a namespace."""
+    if "ipBlock" in peer:
+        if not isinstance(other, str):
+            return False
+        address = ipaddress.ip_address(other)
+        blocks = [peer["ipBlock"]["cidr"], *peer["ipBlock"].get("except", ())]
+        inside = [address in ipaddress.ip_network(block) for block in blocks]
+        return inside[0] and not any(inside[1:])
+    if isinstance(other, str):
+        return False
+    if "namespaceSelector" in peer:
+        return matches(peer["namespaceSelector"], other.get("namespace", {}))
+    return "namespace" not in other and matches(peer["podSelector"], other)
+
+
+class Net:
+    def __init__(self, objects):
+        self.policies = [p["spec"] for p in of_kind(objects, "NetworkPolicy").values()]
+        self.labels = {name: t["metadata"]["labels"] for name, t in pods(objects)}
+
+    def _one_way(self, direction, name, other, port):
+        labels = self.labels[name]
+        own = [
+            p
+            for p in self.policies
+            if direction in p["policyTypes"] and matches(p["podSelector"], labels)
+        ]
+        assert own, f"nothing closes {name}"
+        key = "to" if direction == "Egress" else "from"
+        for policy in own:
+            for rule in policy.get(direction.lower(), ()):
+                ports = [p["port"] for p in rule.get("ports", ())]
+                peers = rule.get(key)
+                if (not ports or port in ports) and (
+                    peers is None or any(is_peer(peer, other) for peer in peers)
+                ):
+                    return True
+        return False
+
+    def reaches(self, source, target, port):
+        """Whether a pod of ours reaches another one of ours, or an address."""
+        if target in self.labels:
+            return self._one_way("Egress", source, self.labels[target], port) and (
+                self._one_way("Ingress", target, self.labels[source], port)
+            )
+        return self._one_way("Egress", source, target, port)
+
+    def accepts(self, target, stranger, port):
+        return self._one_way("Ingress", target, stranger, port)
+
+
+WORKERS = ("sluice-parser", "sluice-downloader", "sluice-transcoder")
+OURS = ("sluice-api", "sluice-scheduler", "sluice-autoscaler", *WORKERS)
+INSIDE = ("10.0.0.1", "172.16.5.5", "192.168.1.1", "169.254.169.254", "100.64.0.1", "127.0.0.1",
+          "168.63.129.16", "fd00::1", "fe80::1", "::1")  # fmt: skip
+OUTSIDE = ("93.184.215.14", "2606:4700::1111")
+
+
+@pytest.fixture(scope="module")
+def trial():
+    return Net(render("minimal"))
+
+
+@pytest.mark.parametrize("name", ["sluice-parser", "sluice-downloader", "sluice-scheduler"])
+def test_links_and_callbacks_lead_to_the_internet_and_nowhere_near(trial, name):
+    assert all(trial.reaches(name, address, 443) for address in OUTSIDE)
+    assert all(trial.reaches(name, address, 8443) for address in OUTSIDE)
+    assert not any(trial.reaches(name, address, 443) for address in INSIDE)
+
+
+def test_who_needs_no_internet_has_none(trial):
+    for name in (
+        "sluice-transcoder",
+        "sluice-api",
+        "sluice-postgresql",
+        "sluice-redis",
+        "sluice-s3",
+    ):
+        assert not any(trial.reaches(name, address, 443) for address in (*OUTSIDE, *INSIDE)), name
+
+
+def test_all_of_ours_reach_their_stores_and_names(trial):
+    for name in OURS:
+        assert trial.reaches(name, "sluice-postgresql", 5432), name
+        assert trial.reaches(name, "sluice-redis", 6379), name
+        assert trial.reaches(name, "sluice-s3", 8333), name
+        assert trial._one_way("Egress", name, {"namespace": KUBE_SYSTEM}, 53), name  # noqa: SLF001
+    [job] = [name for name in trial.labels if "migrate" in name]
+    assert trial.reaches(job, "sluice-postgresql", 5432)
+
+
+def test_stores_let_nobody_else_in(trial):
+    for store, port in (("postgresql", 5432), ("redis", 6379), ("s3", 8333)):
+        assert not trial.accepts(f"sluice-{store}", {"app": "other"}, port)
+        assert not trial.accepts(f"sluice-{store}", "10.0.0.9", port)
+
+
+def test_the_smoke_test_has_what_it_needs(trial):
+    assert trial.reaches("sluice-test", "sluice-api", 8080)
+    assert trial.reaches("sluice-parser", "sluice-sample-site", 8080)
+    assert trial.reaches("sluice-downloader", "sluice-sample-site", 8080)
+    assert not trial.reaches("sluice-transcoder", "sluice-sample-site", 8080)
+
+
+def test_workers_never_reach_the_api_or_each_other(trial):
+    for name in WORKERS:
+        assert not trial.reaches(name, "sluice-api", 8080)
+        assert not trial.reaches(name, "sluice-scheduler", 9090)
+
+
+def test_the_autoscaler_reaches_the_clusters_api(trial):
+    assert trial.reaches("sluice-autoscaler", "10.96.0.1", 443)
+    assert trial.reaches("sluice-autoscaler", "10.0.0.2", 6443)
+    assert not trial.reaches("sluice-autoscaler", "10.0.0.2", 80)
+
+
+def test_the_api_and_probes_can_be_reached(trial):
+    assert trial.accepts("sluice-api", {"namespace": {"name": "any"}}, 8080)
+    for name in OURS:
+        assert trial.accepts(name, "10.0.0.2", 9090), name
+        assert not trial.accepts(name, "10.0.0.2", 22), name
+
+
+def test_production_is_narrower():
+    net = Net(render("production"))
+    ingress = {"namespace": {"kubernetes.io/metadata.name": "ingress-nginx"}}
+    prometheus = {"namespace": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert net.accepts("sluice-api", ingress, 8080)
+    assert not net.accepts("sluice-api", prometheus, 8080)
+    assert net.reaches("sluice-test", "sluice-api", 8080)
+    assert net.accepts("sluice-parser", prometheus, 9090)
+    assert not net.accepts("sluice-parser", ingress, 9090)
+    # What egress.allow opens for links is open to those who follow them, and to no others.
+    assert net.reaches("sluice-downloader", "10.20.7.7", 81)
+    assert net.reaches("sluice-parser", "10.30.1.2", 8080)
+    assert not net.reaches("sluice-parser", "10.30.1.2", 8081)
+    assert not net.reaches("sluice-transcoder", "10.20.7.7", 81)
+
+
+def test_a_proxy_is_reached_by_those_who_follow_links():
+    net = Net(render("minimal", egress={"proxy": "http://proxy.lan:3128"}))
+    assert net.reaches("sluice-downloader", "10.1.2.3", 3128)
+    assert not net.reaches("sluice-transcoder", "10.1.2.3", 3128)
