@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from sluice_testing.postgres import PostgresServer, running_postgres
 
@@ -81,7 +83,11 @@ class Redis:
     @contextmanager
     def client(self, number: int = 0) -> Iterator[redis.Redis]:
         [socket] = (self._data / "run").glob("**/redis.sock")
-        with redis.Redis(unix_socket_path=str(socket), db=number, socket_timeout=5.0) as client:
+        # One that does not answer must not hold up what would make it answer again.
+        no_retry = Retry(NoBackoff(), 0)
+        with redis.Redis(
+            unix_socket_path=str(socket), db=number, socket_timeout=2.0, retry=no_retry
+        ) as client:
             yield client
 
     def flush(self) -> None:

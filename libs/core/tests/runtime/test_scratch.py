@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -16,7 +17,7 @@ from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.job import JobError
 from sluice_core.domain.lanes import Actor
-from sluice_core.domain.paths import RunId
+from sluice_core.domain.paths import WARM_UP, RunId
 from sluice_core.domain.states import Status
 from sluice_core.runtime import scratch
 from sluice_core.runtime.children import lock_is_held
@@ -135,6 +136,16 @@ class TestSweep:
             sweeps.done(c, swept)
         assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 1
         assert not partial.exists()
+
+    def test_what_a_killed_warm_up_left_goes(self, engine: sa.Engine, tmp_path: Path) -> None:
+        old, new = tmp_path / f"{WARM_UP}old", tmp_path / f"{WARM_UP}new"
+        for folder in (old, new):
+            folder.mkdir()
+            (folder / "a.media.part").write_bytes(b"abc")
+        os.utime(old, (1, 1))
+        assert scratch.sweep(engine, tmp_path, Actor.PARSE) == 1
+        assert not old.exists()
+        assert new.exists()
 
     def test_more_than_one_batch(
         self, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

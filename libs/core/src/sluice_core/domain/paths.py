@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from sluice_core.domain.lanes import Actor
 
+#: How the names of scratch folders begin in which a media server makes ready: of use for seconds.
+WARM_UP = "warm-up-"
+
 
 @dataclass(frozen=True, slots=True)
 class RunId:

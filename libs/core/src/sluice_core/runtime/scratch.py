@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import structlog
 from sluice_core.adapters.db import sweeps
 from sluice_core.adapters.db.engine import read
 from sluice_core.domain.lanes import Actor
-from sluice_core.domain.paths import RunId, parse_folder
+from sluice_core.domain.paths import WARM_UP, RunId, parse_folder
 from sluice_core.domain.states import ACTIVE, Status
 from sluice_core.runtime.children import lock_is_held
 from sluice_core.runtime.children.spec import LOCK_NAME
@@ -25,6 +26,8 @@ BATCH = 500
 TRACK_SUFFIX = ".media"
 #: In a run's folder: it has taken what earlier ones left, and needs them no more.
 TAKEN = ".taken-over"
+#: Seconds after which a warm-up is over, well or killed; one that is cut off harms nobody.
+WARM_UP_ENDS = 60.0
 
 
 def take_over(root: Path, run: RunId) -> list[Path]:
@@ -116,6 +119,18 @@ def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
         if not lock_is_held(folder / LOCK_NAME):
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
+    return removed + _sweep_warm_ups(root, before=time.time() - WARM_UP_ENDS)
+
+
+def _sweep_warm_ups(root: Path, *, before: float) -> int:
+    """Remove what killed media servers left of making ready."""
+    removed = 0
+    for folder in root.glob(f"{WARM_UP}*"):
+        # Another worker may be at it, too.
+        with suppress(FileNotFoundError):
+            if folder.stat().st_mtime < before:
+                shutil.rmtree(folder, ignore_errors=True)
+                removed += 1
     return removed
 
 

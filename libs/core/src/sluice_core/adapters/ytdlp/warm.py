@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sluice_core.adapters.ytdlp.extract import extract
 from sluice_core.adapters.ytdlp.fetch import fetch
+from sluice_core.domain.paths import WARM_UP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,11 @@ def warm_up() -> None:
     """
     try:
         # What the library says of it interests nobody.
-        with redirect_stderr(StringIO()), _site() as origin, TemporaryDirectory() as folder:
+        with (
+            redirect_stderr(StringIO()),
+            _site() as origin,
+            TemporaryDirectory(prefix=WARM_UP) as folder,
+        ):
             for path in ("/page.html", "/a.mp4"):
                 _take(f"{origin}{path}", Path(folder, "a.media"))
     except Exception as exc:  # noqa: BLE001  # nothing depends on it
