@@ -48,23 +48,24 @@ def test_a_message_in_an_empty_pool_is_answered_within_two_seconds(
     rig.cluster.allow(*ROLE)
     rig.start(pending=60.0)
     rig.autoscale()
-    until(lambda: rig.cluster.requests("get", "deployments"), timeout=30)
-    delays = []
-    for turn in range(2):
+    until(lambda: rig.cluster.requests("get", "deployments"), timeout=60)
+    delay = 99.0
+    for _ in range(4):
         published = rig.submit([1.0])
         (call, *_) = until(
             lambda since=published: rig.cluster.requests(
                 "update", "deployments/scale", since=since
             ),
-            timeout=30,
+            timeout=60,
         )
-        delays.append(call.at - published)
-        if turn == 0:
-            rig.signals.flushall()
-            rig.drop_jobs()
-            until(lambda: rig.cluster.replicas(POOL) == 0, timeout=30)
-    # One of two may have met a busy machine.
-    assert min(delays) < 2.0
+        delay = call.at - published
+        if delay < 2.0:
+            break
+        # The machine may have been busy with others: once more, from an empty pool.
+        rig.signals.flushall()
+        rig.drop_jobs()
+        until(lambda: rig.cluster.replicas(POOL) == 0, timeout=60)
+    assert delay < 2.0
     assert rig.said("cluster_failed") == []
 
 
@@ -75,7 +76,7 @@ def test_a_person_who_takes_busy_pods_gets_their_work_handed_back_and_done(
     rig.start(replicas=3)
     rig.wait_pods(3)
     rig.submit([600.0, 600.0, 600.0])
-    until(lambda: len(rig.busy_pods()) == 3, timeout=30)
+    until(lambda: len(rig.busy_pods()) == 3, timeout=60)
     rig.cluster.scale(POOL, 1)
     until(lambda: len(rig.cluster.ended) == 2, timeout=60)
     rig.hurry()
@@ -89,7 +90,7 @@ def test_a_person_who_reduces_takes_the_idle_ones_first(new_rig: Callable[..., R
     rig.start(replicas=2)
     rig.wait_pods(2)
     rig.submit([600.0, 600.0])
-    until(lambda: len(rig.busy_pods()) == 2, timeout=30)
+    until(lambda: len(rig.busy_pods()) == 2, timeout=60)
     busy = rig.busy_pods()
     # The newest ones are idle, and would go first anyway: make the busy ones the newest too.
     rig.cluster.scale(POOL, 4)
@@ -100,7 +101,7 @@ def test_a_person_who_reduces_takes_the_idle_ones_first(new_rig: Callable[..., R
         )
     # Somebody else scales; ours keeps the costs true.
     rig.autoscale({"enabled": False})
-    until(lambda: {pod for pod in busy if rig.cluster.cost(pod) == "100"} == busy, timeout=30)
+    until(lambda: {pod for pod in busy if rig.cluster.cost(pod) == "100"} == busy, timeout=60)
     rig.cluster.scale(POOL, 2)
     rig.wait_pods(2)
     rig.hurry()
@@ -161,10 +162,10 @@ def test_no_reading_no_change(new_rig: Callable[..., Rig], own_redis: RedisServe
     # Hasty rules: a failure that was read as zero would take everybody at once.
     rig.autoscale(HASTY)
     rig.submit([600.0, 600.0])
-    until(lambda: 'autoscaler_current_replicas{pool="transcoder"} 2' in metrics(rig), timeout=30)
+    until(lambda: 'autoscaler_current_replicas{pool="transcoder"} 2' in metrics(rig), timeout=60)
     own_redis.kill9()
-    until(lambda: rig.said("reading_failed"), timeout=30)
-    until(lambda: 'reason="blind"' in metrics(rig), timeout=30)
+    until(lambda: rig.said("reading_failed"), timeout=60)
+    until(lambda: 'reason="blind"' in metrics(rig), timeout=60)
     deadline = time.monotonic() + 3.0
     while time.monotonic() < deadline:
         assert rig.cluster.replicas(POOL) == 2
@@ -192,13 +193,13 @@ def test_every_fault_of_the_cluster_is_one_line_one_count_and_passes(
     rig.start(pending=600.0)
     # Patience that a call which times out does not use up.
     rig.autoscale({"maxReplicas": 50}, SLUICE_AUTOSCALER_PATIENCE="30")
-    until(lambda: rig.cluster.requests("get", "deployments"), timeout=30)
+    until(lambda: rig.cluster.requests("get", "deployments"), timeout=60)
     for number, (name, how) in enumerate(FAULTS.items(), start=1):
         fault = rig.cluster.fail(**how)
         rig.submit([600.0])
         until(lambda fault=fault: fault.hits == fault.times, timeout=60, why=name)
         until(lambda number=number: rig.cluster.replicas(POOL) == number, timeout=60, why=name)
-        until(lambda number=number: len(rig.said("well_again")) == number, timeout=30, why=name)
+        until(lambda number=number: len(rig.said("well_again")) == number, timeout=60, why=name)
         assert f'sluice_autoscaler_apply_errors_total{{reason="{name}"}}' in metrics(rig)
         rig.cluster.faults.clear()
     told = [line["reason"].partition(":")[0] for line in rig.said("cluster_failed")]
@@ -209,10 +210,10 @@ def test_a_restart_of_the_api_server_is_ridden_out(new_rig: Callable[..., Rig]) 
     rig = new_rig()
     rig.start(pending=600.0)
     process = rig.autoscale()
-    until(lambda: rig.said("leads"), timeout=30)
+    until(lambda: rig.said("leads"), timeout=60)
     rig.cluster.stop_server()
     rig.submit([600.0, 600.0])
-    until(lambda: rig.said("cluster_failed"), timeout=30)
+    until(lambda: rig.said("cluster_failed"), timeout=60)
     rig.cluster.start_server()
     until(lambda: rig.cluster.replicas(POOL) == 2, timeout=60)
     assert process.poll() is None
@@ -223,25 +224,25 @@ def test_one_autoscaler_acts_and_another_follows(new_rig: Callable[..., Rig]) ->
     rig.start(pending=600.0)
     patience = {"SLUICE_AUTOSCALER_PATIENCE": "3"}
     first = rig.autoscale(**patience)
-    until(lambda: rig.said("leads", 0), timeout=30)
+    until(lambda: rig.said("leads", 0), timeout=60)
     rig.autoscale(**patience)
-    until(lambda: rig.said("autoscaler_ready", 1), timeout=30)
+    until(lambda: rig.said("autoscaler_ready", 1), timeout=60)
     rig.submit([600.0])
-    until(lambda: rig.cluster.replicas(POOL) == 1, timeout=30)
+    until(lambda: rig.cluster.replicas(POOL) == 1, timeout=60)
     # Frozen: the other one takes over, and this one acts no more when it wakes up.
     first.send_signal(signal.SIGSTOP)
     until(lambda: rig.said("leads", 1), timeout=60)
     rig.submit([600.0])
-    until(lambda: rig.cluster.replicas(POOL) == 2, timeout=30)
+    until(lambda: rig.cluster.replicas(POOL) == 2, timeout=60)
     first.send_signal(signal.SIGCONT)
-    until(lambda: rig.said("leadership_uncertain", 0), timeout=30)
+    until(lambda: rig.said("leadership_uncertain", 0), timeout=60)
     assert [line["replicas"] for line in rig.said("scaled", 0)] == [1]
     # An end in order is followed at once.
     rig.autoscalers[1].send_signal(signal.SIGTERM)
     assert rig.autoscalers[1].wait(30) == 0
-    until(lambda: len(rig.said("leads", 0)) == 2, timeout=30)
+    until(lambda: len(rig.said("leads", 0)) == 2, timeout=60)
     rig.submit([600.0])
-    until(lambda: rig.cluster.replicas(POOL) == 3, timeout=30)
+    until(lambda: rig.cluster.replicas(POOL) == 3, timeout=60)
 
 
 def test_what_is_wrong_at_start_is_one_sentence_and_exit_2(new_rig: Callable[..., Rig]) -> None:

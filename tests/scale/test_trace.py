@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
+from sluice_core.domain import keys
 from sluice_testing.system import until
 from tests.scale.rig import POOL, Rig
 
@@ -21,7 +23,7 @@ def test_sixteen_jobs_on_six_pods_all_end_and_none_is_interrupted(
     rig = new_rig()
     rig.start()
     rig.autoscale()
-    until(lambda: rig.said("leads"), timeout=30)
+    until(lambda: rig.said("leads"), timeout=60)
     rig.submit(SIXTEEN)
     most = 0
 
@@ -42,6 +44,30 @@ def test_without_draining_the_same_trace_is_interrupted(new_rig: Callable[..., R
     rig.start()
     # As stock autoscalers: what runs is no demand of its own, and anybody may go.
     rig.autoscale(SLUICE_AUTOSCALER_DRAIN="false")
-    until(lambda: rig.said("leads"), timeout=30)
+    until(lambda: rig.said("leads"), timeout=60)
     rig.submit(SIXTEEN)
     until(lambda: rig.outcomes()["handed_back"], timeout=120, why="none was interrupted")
+
+
+def test_runs_that_are_spread_thin_end_before_their_pod_goes(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(slots=2)
+    rig.start(replicas=3)
+    rig.wait_pods(3)
+    rig.cluster.annotate(POOL, hold="true")
+    rig.autoscale()
+    until(lambda: rig.said("leads"), timeout=60)
+    # A long and a short one for each pod: soon each has one slot too many.
+    rig.submit([600.0, 1.0] * 3)
+    until(lambda: rig.outcomes() == {"ok": 3, None: 3}, timeout=60)
+    assert len(rig.busy_pods()) == 3
+    rig.cluster.annotate(POOL, hold=None)
+    # Two pods have slots enough: the third is told to take no more, and is left to end its run.
+    until(lambda: rig.said("marked"), timeout=60)
+    (marked,) = rig.said("marked")[0]["pods"]
+    until(lambda: rig.signals.exists(keys.standby(marked)), timeout=60)
+    time.sleep(4.0)
+    assert rig.cluster.replicas(POOL) == 3
+    rig.hurry()
+    rig.wait_done(6)
+    rig.wait_pods(0)
+    assert rig.outcomes() == {"ok": 6}
