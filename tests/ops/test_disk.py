@@ -16,6 +16,7 @@ import pytest
 from sluice_testing.require import missing
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running, until
+from sluice_testing.users import as_user
 
 MIB = 1024 * 1024
 DISK, RESERVE = 56 * MIB, 24 * MIB
@@ -166,24 +167,6 @@ def test_a_storage_that_is_read_only_from_the_start(tmp_path):
     assert "can't be written: Read-only file system" in done.stderr
 
 
-def _fails(command: list[str]) -> bool:
-    return subprocess.run(command, capture_output=True, cwd="/", check=False).returncode != 0
-
-
-def user(uid: int) -> list[str]:  # noqa: RET503  # missing() ends the test
-    """The start of a command that runs as a user whom nobody knows."""
-    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    # Where the interpreter lies in somebody's home, it may be read, and nothing else.
-    reading = ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
-    for command in (drop, [*drop, *reading]):
-        # The command itself is still started with a right that its children have lost.
-        again = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
-        tried = [*command, sys.executable, "-c", again]
-        if shutil.which("setpriv") and not _fails(tried):
-            return command
-    missing("setpriv and a Python that other users may run")
-
-
 def test_a_user_without_a_name_or_a_home(world):
     """As containers start it: a random id, HOME at the root, nothing writable but the data."""
     as_root()
@@ -194,7 +177,7 @@ def test_a_user_without_a_name_or_a_home(world):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "XDG_"))}
         done = subprocess.run(
             [
-                *user(54_321),
+                *as_user(54_321),
                 *(sys.executable, "-m", "sluice_cli", "get", world.url(link)),
                 *("--preset", "original", "--out", place / "out"),
             ],
