@@ -13,6 +13,7 @@ from typing import Any
 
 import redis as redis_library
 import sqlalchemy as sa
+import yaml
 
 from sluice_core.adapters import redis
 from sluice_core.adapters.db import jobs, moves, outbox, runs
@@ -23,7 +24,7 @@ from sluice_core.domain.states import Status
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.publisher import publish_now
 from sluice_testing.factories import next_order, run_at
-from sluice_testing.kubernetes import FakeCluster, PodTemplate
+from sluice_testing.kubernetes import FakeCluster, PodTemplate, Rule
 from sluice_testing.kubernetes.replicaset import environment
 from sluice_testing.process import bound, free_port
 from sluice_testing.system import until
@@ -38,6 +39,23 @@ QUICK: dict[str, Any] = {
     "scaleUp": {"policies": []},
     "scaleDown": {"stabilizationWindowSeconds": 3, "policies": []},
 }
+
+GOLDEN = Path(__file__).parents[1] / "chart" / "goldens" / "production.yaml"
+
+
+def chart_role() -> list[Rule]:
+    """What the chart lets the autoscaler do, to a Deployment of the tests' name."""
+    objects = yaml.safe_load_all(GOLDEN.read_text("utf-8"))
+    (role,) = [found for found in objects if found and found["kind"] == "Role"]
+    return [
+        Rule(
+            rule["apiGroups"],
+            rule["resources"],
+            rule["verbs"],
+            [POOL if name == f"sluice-{POOL}" else name for name in rule.get("resourceNames", ())],
+        )
+        for rule in role["rules"]
+    ]
 
 
 class Rig:
@@ -212,7 +230,7 @@ class Rig:
     def wait_done(self, count: int, timeout: float = 120.0) -> None:
         until(lambda: self.done() >= count, timeout=timeout, why=f"done: {self.done()}")
 
-    def wait_pods(self, count: int, timeout: float = 60.0) -> None:
+    def wait_pods(self, count: int, timeout: float = 120.0) -> None:
         """Until so many pods are there, all of them ready, and no other is ending."""
         until(
             lambda: len(self.cluster.ready_pods()) == len(self.cluster.pods(ending=True)) == count,
