@@ -23,6 +23,8 @@ from tests.chaos.strays import Orphans, still_there
 
 #: Seconds between two faults.
 PAUSE = (1.0, 4.0)
+#: Seconds between two looks at all processes, which cost the site time that it needs itself.
+LOOK_EVERY = 1.0
 #: Processes that may be frozen at the same time.
 MAX_FROZEN = 2
 WORKERS = ("parser", "downloader", "transcoder", "scheduler", "api")
@@ -89,12 +91,14 @@ class Faults:
         """Break things for so long, or until it is enough; everything is undone on return."""
         chosen = {name: FAULTS[name] for name in (FAULTS if only is None else only)}
         end = time.monotonic() + seconds
-        due = time.monotonic()
+        due = look = time.monotonic()
         try:
             while time.monotonic() < end and not enough():
                 self.undo_due()
                 self.orphans.look()
-                self.seen.update(self._family())
+                if time.monotonic() >= look:
+                    self.seen.update(self._family())
+                    look = time.monotonic() + LOOK_EVERY
                 if chosen and time.monotonic() >= due:
                     self._one(chosen, say)
                     due = time.monotonic() + self._rng.uniform(*pause)
