@@ -357,10 +357,16 @@ def test_the_final_guard_ends_a_run_without_losing_thread_or_message(rig, wait_f
 def test_log_lines_of_a_run_name_its_message(rig, wait_for):
     seen = []
     rig.worker(lambda **ids: seen.append(get_contextvars()), middleware=(LogContext(),))
-    rig.broker.publish("m1", "parse", Q, {"job": "a", "epoch": 2})
-    wait_for(lambda: seen)
-    expected = {"actor": "parse", "queue": Q, "message_id": "m1", "tries": 1}
-    assert seen[0] == {**expected, "job": "a", "epoch": 2}
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    given = {"job": "a", "epoch": 2, "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    rig.broker.publish("m1", "parse", Q, given)
+    rig.broker.publish("m2", "parse", Q, {"job": "b", "epoch": 0})
+    wait_for(lambda: len(seen) == 2)
+    first, second = sorted(seen, key=lambda bound: bound["message_id"])
+    assert first.pop("span_id") != "b7ad6b7169203331"
+    expected = {"stage": "parse", "queue": Q, "message_id": "m1", "tries": 1}
+    assert first == {**expected, "job": "a", "epoch": 2, "trace_id": trace}
+    assert second["trace_id"] not in ("", trace)
 
 
 def test_actors_do_not_take_each_others_messages(rig, wait_for):

@@ -20,8 +20,10 @@ _WORKER = """
 import json, os, sys
 from pathlib import Path
 import child_module
+from sluice_core.adapters import logs
 from sluice_core.runtime.children import ForkServer, ForkSpec, prefork, run
 child_module.preload()
+logs.configure(process="test")  # to stderr
 waiting = prefork("child_module")
 secret = os.environ["SECRET"] = "word-" + "x" * 3
 folder = Path(sys.argv[1])

@@ -1,15 +1,49 @@
-"""Structured logs: one JSON object a line, or coloured words on a terminal."""
+"""Structured logs: one JSON object a line, or coloured words on a terminal.
+
+Links are part of what is logged, and often hold what must not be: no line shows the query of a web
+address, nor the user and password of any address.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from typing import Literal
+from collections.abc import MutableMapping
+from typing import Any, Literal
 
 import structlog
 
 #: Libraries whose INFO is our DEBUG.
 _CHATTY = ("dramatiq", "alembic", "botocore", "boto3", "urllib3", "gunicorn")
+
+_USER = re.compile(r"(?<=://)[^/\s@\"']+@")
+_QUERY = re.compile(r"(https?://[^\s\"'<>?#]*)[?#][^\s\"'<>]+", re.IGNORECASE)
+
+
+def mask(text: str) -> str:
+    """Without what addresses carry beside their place."""
+    if "://" not in text:
+        return text
+    return _QUERY.sub(r"\1?***", _USER.sub("***@", text))
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, list | tuple):
+        return [_masked(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _masked(item) for name, item in value.items()}
+    return value
+
+
+def _mask_addresses(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    for name, value in event.items():
+        event[name] = _masked(value)
+    return event
 
 
 def configure(
@@ -25,10 +59,13 @@ def configure(
     """
     shown = log_format or ("console" if sys.stderr.isatty() else "json")
     shared: list[structlog.types.Processor] = [
+        # Not bound: what is bound belongs to one thread, and is forgotten with its run.
+        lambda _logger, _method, event: {"process": process, **event},
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _mask_addresses,
     ]
     renderer: structlog.types.Processor = (
         # The fancy tracebacks print local variables, secrets among them.
@@ -54,4 +91,3 @@ def configure(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(process=process)

@@ -61,13 +61,13 @@ def run_alone(deps: StageDeps, message: claims.Message) -> None:
 
     """
     attempt_id = new_id()
-    log.warning("runs_alone", job=message.job_id, attempt=attempt_id)
+    log.warning("runs_alone", job=message.job_id, attempt_id=attempt_id)
     code = _run_process(deps, arguments(message, attempt_id))
     if code == 0:
         return
     if code == EXIT_STORE_AWAY:
         raise StoreAwayError("the process of the job's own lost the database")
-    log.error("lone_process_lost", job=message.job_id, attempt=attempt_id, status=code)
+    log.error("lone_process_lost", job=message.job_id, attempt_id=attempt_id, status=code)
     _judge(deps, attempt_id)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from enum import StrEnum
 
 import sqlalchemy as sa
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from sluice_core.adapters.db import (
     claims,
@@ -86,12 +88,15 @@ def run_stage(
 def _watched(deps: StageDeps, handle: Handler, run: Run) -> None:
     """Run while the process watches over it, and the lock tells that it does."""
     attempt_id, job = run.claim.attempt_id, run.job
+    bind_contextvars(attempt=run.claim.number)
+    # What the watching thread has to say of this run carries the same.
+    lines = copy_context()
     deps.running.add(
         attempt_id,
         job.id,
         job.epoch,
         hard_at=run.hard_at,
-        on_hard=lambda late: _end_by_force(deps, run, late),
+        on_hard=lambda late: lines.copy().run(_end_by_force, deps, run, late),
     )
     deps.locks.take(job.id, job.epoch)
     try:

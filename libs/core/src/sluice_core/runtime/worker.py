@@ -12,8 +12,9 @@ from threading import Thread
 
 import structlog
 from dramatiq.middleware import CurrentMessage, TimeLimit
+from structlog.contextvars import bind_contextvars
 
-from sluice_core.adapters import logs, settings
+from sluice_core.adapters import logs, settings, tracing
 from sluice_core.adapters.db import dead_letters, engine
 from sluice_core.adapters.db.claims import Message
 from sluice_core.adapters.settings import Settings
@@ -117,6 +118,7 @@ def serve_alone(
         failure: list[BaseException] = []
 
         def work() -> None:
+            tell_lines(stage, message)
             try:
                 run_stage(deps, handler, message, attempt_id=attempt_id)
             except BaseException as exc:  # noqa: BLE001  # told by the exit status
@@ -135,6 +137,19 @@ def serve_alone(
             return EXIT_OK
         log.error("lone_run_failed", error=repr(failure[0]))
         return alone.EXIT_STORE_AWAY if isinstance(failure[0], StoreAwayError) else EXIT_UNHEALTHY
+
+
+def tell_lines(stage: Actor, message: Message) -> None:
+    """Bind to this thread's log lines what `LogContext` binds where a broker delivers."""
+    tracing.enter(message.traceparent)
+    bind_contextvars(
+        stage=stage.value,
+        queue=message.queue,
+        message_id=message.id,
+        tries=message.deliveries,
+        job=message.job_id,
+        epoch=message.epoch,
+    )
 
 
 def _look_for_a_mark(deps: StageDeps) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from sluice_core.adapters import tracing
 from sluice_core.adapters.db import outbox
 from sluice_core.adapters.db.rows import options_of, to_job
 from sluice_core.adapters.db.schema import attempts, jobs
@@ -83,7 +84,7 @@ def _row_of(job: NewJob, now: float) -> dict[str, Any]:
         "status": Status.PENDING.value,
         "stage": Actor.PARSE.value,
         "waiting_for": (WaitingFor.TIME if waits else WaitingFor.WORKER).value,
-        "traceparent": job.traceparent,
+        "traceparent": job.traceparent or tracing.header(),
         "wanted_at": request.not_before if waits else None,
         "created_at": now,
         "updated_at": now,

@@ -194,6 +194,8 @@ def _run_main(module: ChildModule | None, header: dict[str, Any], fds: Sequence[
     os.dup2(2, 1)
     _bind_grandchildren()
     os.environ["HOME"] = os.environ["TMPDIR"] = header["cwd"]
+    # For this child alone: which trace it works for.
+    os.environ.update(header["env"])
     tempfile.tempdir = None
     signal.signal(signal.SIGTERM, _leave)
 

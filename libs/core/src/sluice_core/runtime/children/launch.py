@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Protocol
 
+from sluice_core.adapters import tracing
 from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import confine
 from sluice_core.runtime.children.proof import start_time, take_lock
@@ -159,9 +160,10 @@ class _ForkedChild:
 
 def _header(spec: Spec) -> dict[str, object]:
     header: dict[str, object] = {"cwd": str(spec.scratch), "limits": spec.limits.numbers()}
+    trace = tracing.environment()
     if isinstance(spec, ForkSpec):
-        return {**header, "kind": "fork"}
-    return {**header, "kind": "exec", "argv": list(spec.argv), "env": dict(spec.env)}
+        return {**header, "kind": "fork", "env": trace}
+    return {**header, "kind": "exec", "argv": list(spec.argv), "env": {**spec.env, **trace}}
 
 
 def _request_file(spec: Spec) -> IO[bytes]:
@@ -206,7 +208,7 @@ class _ExecutedChild:
     def _popen(self, spec: ExecSpec, lock: int, life_r: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603  # the callers build the command, never a shell
             confine.wrap(list(spec.argv), os.getpid(), life_r, spec.limits.numbers()),
-            env=dict(spec.env),
+            env={**spec.env, **tracing.environment()},
             cwd=spec.scratch,
             stdin=subprocess.DEVNULL,
             stdout=self._pipes.stdout_w,

@@ -14,6 +14,7 @@ from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children.launch import Child, Ended, Spec, Started, kill_group, launch
 from sluice_core.runtime.children.lines import MAX_LINE, LineSplitter, Tail
 from sluice_core.runtime.children.proof import is_alive
+from sluice_core.runtime.children.said import Said
 from sluice_core.runtime.children.spec import ChildResult, EndReason
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class _Run:
         self._lines: deque[str] = deque()
         self._splitter = LineSplitter(max_line)
         self._tail = Tail()
+        self._said = Said()
         self._started: Started | None = None
         self._ended: Ended | None = None
         self._reason: str | None = None
@@ -188,6 +190,7 @@ class _Run:
             self._forget(self._child.stderr)
             return False
         self._tail.feed(data)
+        self._said.feed(data)
         return True
 
     def _forget(self, fd: int) -> None:
@@ -253,6 +256,7 @@ class _Run:
         self._end_survivors()
         while self._read_stderr():
             pass
+        self._said.close()
         while self._reason is None and self._read_stdout():
             self._deliver_all()
         self._lines.extend(self._splitter.close())

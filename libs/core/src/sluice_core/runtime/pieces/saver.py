@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from enum import StrEnum
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -82,7 +83,10 @@ class Saver:
         self._told = Event()
         self._flush = False
         self._failures = 0
-        self._thread = Thread(target=self._guarded, name="saver", daemon=True)
+        # Its log lines are the run's.
+        self._thread = Thread(
+            target=copy_context().run, args=(self._guarded,), name="saver", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()

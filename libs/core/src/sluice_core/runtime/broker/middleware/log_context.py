@@ -1,11 +1,13 @@
-"""Every log line of a run names its message."""
+"""Every log line of a run names its message, and the trace that it belongs to."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import dramatiq
-from structlog.contextvars import bind_contextvars, clear_contextvars
+from structlog.contextvars import bind_contextvars
+
+from sluice_core.adapters import tracing
 
 if TYPE_CHECKING:
     from dramatiq import Broker
@@ -13,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class LogContext(dramatiq.Middleware):
-    """Binds actor, queue, message id, times delivered and the ids that the message carries."""
+    """Binds stage, queue, message id, times delivered and the ids that the message carries."""
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:  # noqa: ARG002  # hook
-        clear_contextvars()
+        traceparent = message.kwargs.get("traceparent")
+        tracing.enter(traceparent if isinstance(traceparent, str) else None)
         bind_contextvars(
-            actor=message.actor_name,
+            stage=message.actor_name,
             queue=message.queue_name,
             message_id=message.message_id,
             tries=message.options.get("tries"),
@@ -33,10 +36,10 @@ class LogContext(dramatiq.Middleware):
         result: object = None,  # noqa: ARG002
         exception: BaseException | None = None,  # noqa: ARG002
     ) -> None:
-        clear_contextvars()
+        tracing.leave()
 
     def after_skip_message(self, broker: Broker, message: MessageProxy) -> None:  # noqa: ARG002  # hook
-        clear_contextvars()
+        tracing.leave()
 
 
-_OWN = frozenset({"actor", "queue", "message_id", "tries", "event"})
+_OWN = frozenset({"stage", "queue", "message_id", "tries", "event", "traceparent", "trace_id"})
