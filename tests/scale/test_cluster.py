@@ -20,9 +20,9 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 HASTY = {"cooldownSeconds": 0, "scaleDown": {"stabilizationWindowSeconds": 0, "policies": []}}
 
 
-def metrics(rig: Rig) -> str:
+def metrics(rig: Rig, page_name: str = "metrics") -> str:
     try:
-        address = f"http://127.0.0.1:{rig.metrics_port}/metrics"
+        address = f"http://127.0.0.1:{rig.metrics_port}/{page_name}"
         with urllib.request.urlopen(address, timeout=5) as page:
             text: str = page.read().decode()
     except urllib.error.URLError:
@@ -159,6 +159,8 @@ def test_no_reading_no_change(new_rig: Callable[..., Rig], own_redis: RedisServe
     while time.monotonic() < deadline:
         assert rig.cluster.replicas(POOL) == 2
         time.sleep(0.1)
+    # It is well itself: to start it anew would mend nothing.
+    assert metrics(rig, "livez") == "ok\n"
     # One line for an outage, however long.
     assert len(rig.said("reading_failed")) == 1
     assert "sluice_autoscaler_read_errors_total" in metrics(rig)

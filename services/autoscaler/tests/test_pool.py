@@ -339,3 +339,25 @@ def test_a_mark_that_is_not_shown_is_not_set(rig: Rig) -> None:
     with pytest.raises(ClusterError):
         rig.turn()
     assert rig.signals.get(keys.standby("p0")) is None
+
+
+def test_marks_expire_and_answers_too(rig: Rig) -> None:
+    rig.cluster.workload(1)
+    rig.turn()
+    assert 0 < int(rig.signals.ttl(keys.standby("p0"))) <= 60
+    rig.waiting = 1
+    rig.turn()
+    # What is withdrawn is said for a while, and then forgotten.
+    assert 0 < int(rig.signals.ttl(keys.standby("p0"))) <= 60
+
+
+def test_costs_of_a_great_pool_are_written_over_several_turns(
+    cluster: Any, signals: redis_library.Redis
+) -> None:
+    rig = Rig(cluster, signals, enabled=False)
+    rig.cluster.workload(25)
+    rig.running = {f"p{number}": 1 for number in range(25)}
+    rig.turn()
+    assert len(rig.cluster.requests("patch", "pods")) == 20
+    rig.turn()
+    assert len(rig.cluster.requests("patch", "pods")) == 25

@@ -83,6 +83,7 @@ def test_marked_it_takes_nothing_answers_once_it_is_empty_and_goes_on_when_told(
 def test_an_emptied_redis_does_not_wake_it(pod: Pod, wait_for: WaitFor) -> None:
     pod.mark("m1")
     wait_for(lambda: pod.answer() == "m1", timeout=15)
+    assert 0 < int(pod.signals.ttl(keys.standby_answer(POD))) <= 10
     pod.signals.flushall()
     pod.submit()
     # It answers again, by what it remembers.
