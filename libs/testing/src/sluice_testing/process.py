@@ -50,6 +50,7 @@ class ServerProcess:
         env: its whole environment; the parent's when None.
         user: run as this one instead.
         end_signal: what makes it end soon and cleanly; also sent when the parent dies.
+        patience: seconds that the start may take.
 
     """
 
@@ -62,7 +63,9 @@ class ServerProcess:
         env: Mapping[str, str] | None = None,
         user: pwd.struct_passwd | None = None,
         end_signal: signal.Signals = signal.SIGTERM,
+        patience: float = PATIENCE,
     ) -> None:
+        self._patience = patience
         self._command = list(command)
         self._log = log
         self._ready = ready
@@ -84,6 +87,11 @@ class ServerProcess:
             RuntimeError: it ended instead, or did not answer in time; its log is in the message.
 
         """
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start it; by the thread that lives longest, since the death signal is the thread's."""
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603  # our own program
                 bound(self._command, end_signal=self._end_signal, user=self._user),
@@ -94,7 +102,11 @@ class ServerProcess:
                 cwd=self._log.parent,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + PATIENCE
+
+    def await_ready(self) -> None:
+        """Wait until it answers; raises as `start` does."""
+        assert self._process is not None, "not started"  # noqa: S101  # a test's own mistake
+        deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline and self._process.poll() is None:
             if self._ready():
                 return
