@@ -31,6 +31,13 @@ def test_the_values_are_taken(tmp_path):
     assert secrets - {"sluice-api-key"} <= used
 
 
+def test_what_is_to_be_watched_is_taken(tmp_path):
+    [values] = [found for found in YAML if "podMonitor" in found]
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    rendered = parse(run("template", "sluice", str(CHART), "-f", str(tmp_path / "values.yaml")))
+    assert {"PodMonitor", "PrometheusRule"} <= {found["kind"] for found in rendered}
+
+
 def test_the_role_is_shown_in_full():
     [shown] = [found for found in YAML if "rules" in found]
     role = of_kind(render("minimal"), "Role")["sluice-autoscaler"]
