@@ -147,7 +147,13 @@ def test_times_of_a_lease_always_have_a_fraction(
 
     monkeypatch.setattr(module.dt, "datetime", Whole)
     # The server refuses others, as the real one does.
-    assert kube.write_lease("x", "me", duration=5, over=None).holder == "me"
+    first = kube.write_lease("x", "me", duration=5, over=None)
+    assert (first.holder, first.transitions) == ("me", 1)
+    renewed = kube.write_lease("x", "me", duration=5, over=first)
+    assert (renewed.acquired, renewed.transitions) == (first.acquired, 1)
+    given_back = kube.write_lease("x", "", duration=1, over=renewed)
+    assert given_back.holder == ""
+    assert kube.write_lease("x", "other", duration=5, over=given_back).transitions == 3
 
 
 def test_no_cluster_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -123,3 +124,5 @@ class LeaseRecord:
     renewed: str
     #: Seconds of silence after which others take it.
     duration: int
+    #: When its holder began, by the holder's clock.
+    acquired: dt.datetime | None = None

@@ -95,14 +95,19 @@ class Kube:
     def write_lease(
         self, name: str, holder: str, *, duration: int, over: LeaseRecord | None
     ) -> LeaseRecord:
-        """Create a Lease, or write `over` the one that was read; refused when it has changed."""
-        now = _micro_now()
+        """Create a Lease, or write `over` the one that was read; refused when it has changed.
+
+        An empty `holder` gives it back.
+        """
+        now = _micro(dt.datetime.now(dt.UTC))
         changes = over is None or over.holder != holder
+        began = now if over is None or changes or over.acquired is None else _micro(over.acquired)
         spec = client.V1LeaseSpec(
-            holder_identity=holder,
+            # Nobody is said by leaving it out: an empty name is refused.
+            holder_identity=holder or None,
             lease_duration_seconds=duration,
             renew_time=now,
-            acquire_time=now if changes else None,
+            acquire_time=began,
             lease_transitions=(over.transitions if over else 0) + int(changes),
         )
         metadata = client.V1ObjectMeta(
@@ -156,10 +161,9 @@ def _own_namespace() -> str:
         return file.read().strip()
 
 
-def _micro_now() -> dt.datetime:
+def _micro(moment: dt.datetime) -> dt.datetime:
     # Kubernetes refuses a time without a fraction, which is how a whole second would be written.
-    now = dt.datetime.now(dt.UTC)
-    return now if now.microsecond else now.replace(microsecond=1)
+    return moment if moment.microsecond else moment.replace(microsecond=1)
 
 
 def _call(ask: Callable[[], _T]) -> _T:
@@ -269,4 +273,5 @@ def to_lease(found: Any) -> LeaseRecord:
         transitions=spec.lease_transitions or 0,
         renewed=spec.renew_time.isoformat() if spec.renew_time else "",
         duration=spec.lease_duration_seconds or 0,
+        acquired=spec.acquire_time,
     )

@@ -87,7 +87,9 @@ def _open_stores(loaded: Settings, stack: ExitStack) -> tuple[Stores, redis_libr
     stack.callback(signals.close)
     client = redis.connect_broker(url)
     stack.callback(client.close)
-    database = open_engine(loaded.store.effective_database_url, pool_size=2)
+    database = open_engine(
+        loaded.store.effective_database_url, pool_size=loaded.store.database_pool
+    )
     stack.callback(database.dispose)
     patiently(lambda: redis.check(signals), loaded.store.start_patience)
     patiently(lambda: check(database), loaded.store.start_patience)

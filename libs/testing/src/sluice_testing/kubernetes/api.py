@@ -187,6 +187,8 @@ class Api:
             value = body["spec"].get(field)
             if value is not None and not _MICRO_TIME.match(value):
                 raise RefusedError(400, "BadRequest", f'parsing time "{value}" as MicroTime')
+        if body["spec"].get("holderIdentity") == "":
+            raise RefusedError(422, "Invalid", "spec.holderIdentity: must not be empty")
         body["metadata"].setdefault("namespace", self.namespace)
         write = self.store.create if request.verb == "create" else self.store.replace
         return self._typed(request, write("leases", body))
