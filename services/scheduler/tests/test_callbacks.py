@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters import settings
+from sluice_core.adapters import settings, tracing
 from sluice_core.adapters.db import (
     dead_letters,
     jobs,
@@ -29,6 +29,7 @@ from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import callbacks as callbacks_table
 from sluice_core.adapters.egress import EgressGuard
 from sluice_core.adapters.storage import open_storage
+from sluice_core.domain import trace
 from sluice_core.domain.callback import DELAYS, GIVE_UP_AFTER, MAX_TRIES
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.deps import make_deps
@@ -199,9 +200,17 @@ def test_sent_signed_and_once(engine, courier, receiver):
         run = run_at(c, Actor.TRANSCODE, callback_url=receiver.url, metadata={"ü": "😀"})
         job, _ = runs.succeed(c, run, files=[artifact(run)], fields={}, expires_at=2.0, now=1.0)
     [order] = orders(engine, job.id)
+    # As the worker that gets the message does.
+    tracing.enter(order.traceparent)
     courier.deliver(job.id, order.epoch)
     courier.deliver(job.id, order.epoch)  # a doubled message
+    tracing.leave()
     [(headers, body)] = receiver.seen
+    told, asked = trace.parse(headers["traceparent"]), trace.parse(job.traceparent)
+    assert told is not None
+    assert asked is not None
+    assert told.trace_id == asked.trace_id
+    assert told.span_id != asked.span_id
     assert headers["Sluice-Callback-Id"] == f"{job.id}:SUCCESS"
     assert headers["Content-Type"] == "application/json"
     fields = dict(part.split("=") for part in headers["Sluice-Signature"].split(","))

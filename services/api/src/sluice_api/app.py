@@ -8,7 +8,7 @@ from flask_openapi3.models.info import Info
 from flask_openapi3.openapi import OpenAPI
 from pydantic import ValidationError
 
-from sluice_api import caller, measure, pages, problems
+from sluice_api import caller, measure, pages, problems, traces
 from sluice_api.bodies import ApiRequest
 from sluice_api.deps import Deps, open_deps
 from sluice_api.models import Problem
@@ -54,6 +54,7 @@ def create_app(settings: Settings, deps: Deps | None = None) -> OpenAPI:
     """
     deps = deps or open_deps(settings)
     app = _bare_app(settings)
+    traces.install(app)
     problems.install(app)
     measure.install(app, deps)
     caller.install(app, deps)

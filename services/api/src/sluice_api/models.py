@@ -314,3 +314,4 @@ class Problem(BaseModel):
     status: int
     code: str
     detail: str
+    trace_id: str = Field(description="In the log lines of the same request, and of its jobs.")

@@ -13,6 +13,7 @@ from flask import Flask, Response, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
+from sluice_core.adapters import tracing
 from sluice_core.domain.errors import BrokerAwayError, SluiceError, StoreAwayError
 
 log = structlog.get_logger(__name__)
@@ -95,6 +96,9 @@ class ProblemError(Exception):
             "detail": self.detail,
             **self.extra,
         }
+        present = tracing.current()
+        if present is not None:
+            body["trace_id"] = present.trace_id
         text = json.dumps(body, ensure_ascii=False)
         return Response(
             # What a client sent may come back in the sentence, and need not be valid text.

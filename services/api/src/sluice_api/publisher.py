@@ -10,7 +10,7 @@ import gevent
 import redis
 import structlog
 
-from sluice_core.adapters import events
+from sluice_core.adapters import events, tracing
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import BrokerAwayError
 from sluice_core.domain.job import Job
@@ -67,6 +67,8 @@ class Publisher:
             self._greenlet.kill(timeout=1)
 
     def _work(self) -> None:
+        # Begun by one request, and at work for all that follow.
+        tracing.leave()
         while self._waiting:
             rows, jobs = self._waiting.popleft()
             publish_now(self._broker, rows, now=time.time())

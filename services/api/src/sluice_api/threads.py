@@ -7,6 +7,7 @@ loop of its own, and locks that two of those wait for may never open.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import TypeVar
 
 from gevent.lock import BoundedSemaphore
@@ -37,7 +38,11 @@ class Threads:
         if self._pool is None:
             # Made by the process that uses it: threads do not survive a fork.
             self._pool = ThreadPool(self._size)
-        outcome: tuple[_T, None] | tuple[None, BaseException] = self._pool.apply(_caught, (work,))
+        # Log lines and new jobs there belong to the caller's request.
+        run = copy_context().run
+        outcome: tuple[_T, None] | tuple[None, BaseException] = self._pool.apply(
+            run, (_caught, work)
+        )
         value, error = outcome
         if error is not None:
             raise error

@@ -9,12 +9,13 @@ from functools import partial
 
 import structlog
 
-from sluice_core.adapters import callback_http
+from sluice_core.adapters import callback_http, tracing
 from sluice_core.adapters.callback_http import CallbackFailedError
 from sluice_core.adapters.db import callbacks
 from sluice_core.adapters.db.callbacks import Callback
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.egress import EgressGuard
+from sluice_core.domain import trace
 from sluice_core.domain.callback import (
     ID_HEADER,
     SIGNATURE_HEADER,
@@ -124,6 +125,9 @@ class Courier:
             "User-Agent": "Sluice",
             ID_HEADER: callback_id(callback.job_id, callback.state),
         }
+        present = tracing.current()
+        if present is not None:
+            headers[trace.HEADER] = present.header
         secret = self.deps.settings.scheduler.callback_secret
         if secret:
             headers[SIGNATURE_HEADER] = signature(secret, body, self.deps.clock())

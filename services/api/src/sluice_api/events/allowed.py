@@ -9,6 +9,7 @@ import gevent
 import structlog
 
 from sluice_api.database import Database
+from sluice_core.adapters import tracing
 from sluice_core.adapters.db import access
 from sluice_core.domain.errors import StoreAwayError
 
@@ -54,6 +55,7 @@ class OpenKeys:
         return known
 
     def _ask(self, key_id: str) -> None:
+        tracing.leave()
         try:
             is_open = self._database.read(lambda c: access.get_open(c, key_id)) is not None
         except StoreAwayError as exc:

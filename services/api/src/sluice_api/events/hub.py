@@ -26,6 +26,7 @@ from sluice_api.events.memory import Memory
 from sluice_api.events.messages import Watch, deleted_message, job_message, progress_message
 from sluice_api.positions import Positions
 from sluice_api.views import Shown, gather
+from sluice_core.adapters import tracing
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.events import Event
 from sluice_core.domain.errors import StoreAwayError
@@ -153,6 +154,8 @@ class Hub:
 
     def _guard(self, loop: Callable[[], None]) -> None:
         """A fault of ours must not leave clients with a stream that looks alive."""
+        # Begun by one request, and at work for all.
+        tracing.leave()
         while self._is_wanted():
             try:
                 loop()

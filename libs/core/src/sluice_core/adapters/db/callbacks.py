@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import dead_letters, details, outbox
-from sluice_core.adapters.db.schema import callbacks
+from sluice_core.adapters.db.schema import callbacks, jobs
 from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor, Lane, queue_name
@@ -68,6 +68,7 @@ def _ask(
         epoch=epoch,
         now=now,
         due_at=due_at,
+        traceparent=connection.scalar(sa.select(jobs.c.traceparent).where(jobs.c.id == job_id)),
     )
 
 
