@@ -1,12 +1,4 @@
-// Speaks to the server; knows the key and nothing of the page.
-
-const KEY = "sluice-key";
-
-export const key = {
-  get: () => sessionStorage.getItem(KEY),
-  set: (text) => sessionStorage.setItem(KEY, text),
-  clear: () => sessionStorage.removeItem(KEY),
-};
+// Speaks to the server. The session's cookie is none of its business: no script can read it.
 
 export class Problem extends Error {
   constructor(status, body) {
@@ -17,9 +9,9 @@ export class Problem extends Error {
   }
 }
 
+// Pages elsewhere can't send this header, so the server knows that a change was asked for here.
 export function headers(more = {}) {
-  const own = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
-  return { ...own, ...more };
+  return { "Sluice-Page": "1", ...more };
 }
 
 async function call(method, path, body, more) {
@@ -48,8 +40,18 @@ export const cancel = (job) => call("POST", job.links.cancel);
 export const retry = (job) => call("POST", job.links.retry);
 export const remove = (job) => call("DELETE", job.links.self);
 
-// An address that a player or a download can use: those send no key of ours.
-export async function fileUrl(file) {
-  if (!key.get()) return file.url;
-  return (await call("POST", `${file.url}/link`)).url;
-}
+
+export const signIn = (key) => call("POST", "/v1/session", { key });
+export const signOut = () => call("DELETE", "/v1/session");
+export const whoAmI = () => call("GET", "/v1/session");
+
+export const queues = () => call("GET", "/v1/queues");
+export const switchQueue = (name, what) => call("POST", `/v1/queues/${encodeURIComponent(name)}/${what}`);
+export const workers = () => call("GET", "/v1/workers");
+export const drain = (id) => call("POST", `/v1/workers/${encodeURIComponent(id)}/drain`);
+export const stats = () => call("GET", "/v1/stats");
+export const audit = (limit) => call("GET", `/v1/audit?limit=${limit}`);
+export const deadLetters = (limit) => call("GET", `/v1/dead-letters?limit=${limit}`);
+export const letter = (id, what) =>
+  (what === "drop" ? call("DELETE", `/v1/dead-letters/${id}`) : call("POST", `/v1/dead-letters/${id}/${what}`));
+export const letters = (what) => call("POST", `/v1/dead-letters:${what}`, { filter: { all: true } });

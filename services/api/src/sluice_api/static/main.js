@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { nameOf } from "./card.js";
 import { JobList } from "./list.js";
+import { OperatorView } from "./operate.js";
 import { follow } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
@@ -11,6 +12,7 @@ const PRESET = "sluice-preset";
 
 let stop = null;
 let wasConnected = false;
+let may = { submit: false, operate: false };
 
 const list = new JobList($("jobs"), {
   changed: showState,
@@ -34,6 +36,8 @@ async function act(promise) {
     return false;
   }
 }
+
+const operator = new OperatorView({ refused: () => signIn("The key is not known, or was revoked.") });
 
 function fail(problem) {
   if (problem.status === 401) signIn("The key is not known, or was revoked.");
@@ -92,7 +96,7 @@ function report(links, results) {
 async function play(job, file) {
   const kind = { video: "video", audio: "audio", image: "img" }[file.kind];
   try {
-    const url = await api.fileUrl(file);
+    const { url } = file;
     const media = document.createElement(kind);
     media.src = `${url}${url.includes("?") ? "&" : "?"}inline=1`;
     if (kind === "img") media.alt = file.name;
@@ -106,7 +110,7 @@ async function play(job, file) {
 async function save(file) {
   try {
     const link = document.createElement("a");
-    link.href = await api.fileUrl(file);
+    link.href = file.url;
     link.download = file.name;
     document.body.append(link);
     link.click();
@@ -131,20 +135,35 @@ function onState(on) {
 function signIn(why = "") {
   stop?.();
   stop = null;
-  api.key.clear();
+  operator.hide();
   $("sign-in").hidden = false;
-  $("submit").hidden = $("work").hidden = $("sign-out").hidden = true;
+  $("submit").hidden = $("work").hidden = $("sign-out").hidden = $("views").hidden = true;
   $("sign-in-wrong").textContent = why;
   $("key").focus();
 }
 
+// Jobs or operating: the address says which, so that it can be kept and gone back to.
+function showView() {
+  const operating = location.hash === "#operate" && !$("views").hidden;
+  $("view-jobs").setAttribute("aria-current", operating ? "false" : "page");
+  $("view-operate").setAttribute("aria-current", operating ? "page" : "false");
+  $("submit").hidden = !may.submit || operating;
+  $("work").hidden = operating;
+  if (operating) operator.show();
+  else operator.hide();
+}
+
 async function open() {
+  const me = await api.whoAmI();
+  const scopes = new Set(me.scopes);
+  may = { submit: scopes.has("submit") || scopes.has("operate"), operate: scopes.has("operate") };
   const { presets, default: first } = await api.presets();
   const chosen = localStorage.getItem(PRESET) || first;
   $("preset").replaceChildren(...presets.map((preset) => new Option(preset.title, preset.name, false, preset.name === chosen)));
   $("sign-in").hidden = true;
-  $("submit").hidden = $("work").hidden = false;
-  $("sign-out").hidden = !api.key.get();
+  $("sign-out").hidden = !me.expires_at;
+  $("views").hidden = !may.operate;
+  showView();
   await list.load();
   stop ??= follow("/v1/events", { onEvent, onState, onRefused: () => signIn("The key is not known, or was revoked.") });
 }
@@ -173,24 +192,30 @@ $("search").addEventListener("input", () => {
 $("player-close").addEventListener("click", () => $("player").close());
 $("player").addEventListener("close", () => $("player-stage").replaceChildren());
 $("player").addEventListener("click", (event) => { if (event.target === $("player")) $("player").close(); });
-$("sign-out").addEventListener("click", () => signIn());
+window.addEventListener("hashchange", showView);
+$("sign-out").addEventListener("click", () => api.signOut().then(() => signIn(), fail));
 $("sign-in").addEventListener("submit", async (event) => {
   event.preventDefault();
-  api.key.set($("key").value.trim());
+  const key = $("key").value.trim();
   $("key").value = "";
-  try { await open(); } catch (problem) {
+  try {
+    await api.signIn(key);
+    await open();
+  } catch (problem) {
     if (problem.status === 401) signIn("This key is not known.");
-    else fail(problem);
+    else if (problem.status === 403) signIn("This key may not look at jobs: it lacks the scope read.");
+    else $("sign-in-wrong").textContent = problem.message;
   }
 });
 
 (async () => {
   try {
-    const { keys_required: required } = await api.config();
-    if (required && !api.key.get()) signIn();
-    else await open();
+    await open();
   } catch (problem) {
-    $("submit").hidden = false;
-    fail(problem);
+    if (problem.status === 401) signIn();
+    else {
+      $("submit").hidden = false;
+      fail(problem);
+    }
   }
 })();

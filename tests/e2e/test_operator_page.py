@@ -1,0 +1,153 @@
+"""The page for operators, in a real browser, on a system that wants keys."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from sluice_testing.system import running, until
+
+#: Seconds that anything may take on a busy machine, in the browser's milliseconds.
+SOON = 45_000
+
+
+def make_key(data, *scopes: str) -> str:
+    words = [word for scope in scopes for word in ("--scope", scope)]
+    env = {"PATH": os.environ["PATH"], "SLUICE_DATA_DIR": str(data)}
+    command = [sys.executable, "-m", "sluice_cli", "keys", "create", "browser", *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=90)
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def keyed(world, tmp_path_factory):
+    """A system that wants keys, and an operator's."""
+    allow = world.url("").removeprefix("http://").rstrip("/")
+    data = tmp_path_factory.mktemp("keyed") / "data"
+    with running(
+        data,
+        SLUICE_EGRESS_ALLOW=allow,
+        SLUICE_API_KEYS_REQUIRED="true",
+        SLUICE_MAX_TRIES="1",
+    ) as system:
+        yield system, make_key(data, "operate"), make_key(data, "submit", "read")
+
+
+def sign_in(page, key):
+    page.fill("#key", key)
+    page.click("#sign-in button")
+
+
+@pytest.fixture
+def page(browser, keyed):
+    """The page, opened; an error of its scripts fails the test."""
+    wrong = []
+    opened = browser.new_page(viewport={"width": 1280, "height": 1000})
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.set_default_timeout(SOON)
+    opened.goto(keyed[0].url)
+    expect(opened.locator("#sign-in")).to_be_visible(timeout=SOON)
+    yield opened
+    opened.close()
+    assert wrong == []
+
+
+@pytest.mark.timeout(240)
+def test_signing_in_and_out(page, keyed, world):
+    _, _, user = keyed
+    sign_in(page, "sluice_wrong")
+    expect(page.locator("#sign-in-wrong")).to_have_text("This key is not known.", timeout=SOON)
+    sign_in(page, user)
+    expect(page.locator("#submit")).to_be_visible(timeout=SOON)
+    expect(page.locator("#view-operate")).to_be_hidden()
+    # No script gets hold of the key or its cookie.
+    assert page.evaluate("document.cookie") == ""
+    assert user not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+    page.fill("#links", world.url("/clips/7001/film.mp4"))
+    page.select_option("#preset", "original")
+    page.click("#go")
+    card = page.locator("#jobs > .job").first
+    expect(card).to_have_attribute("data-status", "SUCCESS", timeout=SOON)
+    with page.expect_download() as saved:
+        card.get_by_role("button", name="Download").click()
+    assert saved.value.suggested_filename.endswith(".mp4")
+    page.reload()
+    expect(page.locator("#submit")).to_be_visible(timeout=SOON)
+    page.click("#sign-out")
+    expect(page.locator("#sign-in")).to_be_visible(timeout=SOON)
+    page.reload()
+    expect(page.locator("#sign-in")).to_be_visible(timeout=SOON)
+
+
+@pytest.mark.timeout(240)
+def test_an_operator_steers(page, keyed, world):
+    system, boss, _ = keyed
+    sign_in(page, boss)
+    page.click("#view-operate")
+    page.click("#operate-all")
+    row = page.locator("#queues-rows tr[data-key='download.default']")
+    row.get_by_role("button", name="Pause").click()
+    expect(row).to_contain_text("paused by browser", timeout=SOON)
+    assert paused(system, boss) == ["download.default"]
+    # A job of this moment waits, and says for what.
+    waiting = submit(system, boss, world.url("/clips/7002/film.mp4"))
+    until(lambda: "paused" in job(system, boss, waiting)["step"], timeout=60)
+    row.get_by_role("button", name="Resume").click()
+    expect(row).not_to_contain_text("paused by", timeout=SOON)
+    assert paused(system, boss) == []
+    until(lambda: job(system, boss, waiting)["status"] == "SUCCESS", timeout=60)
+
+    worker = page.locator("#workers-rows tr", has_text="transcode").first
+    first = worker.get_attribute("data-key")
+    worker.get_by_role("button", name="Drain").click()
+    worker.get_by_role("button", name="Drain?").click()
+    expect(page.locator(f"#workers-rows tr[data-key='{first}']")).to_have_count(0, timeout=SOON)
+    expect(page.locator("#audit-rows tr").first).to_contain_text("worker.drain", timeout=SOON)
+    expect(page.locator("#stats-facts")).to_contain_text("success", timeout=SOON)
+
+
+@pytest.mark.timeout(240)
+def test_letters_are_requeued_and_dropped(page, keyed, world):
+    system, boss, _ = keyed
+    dead = submit(system, boss, world.url("/clips/7003/film.mp4?fail=500"))
+    until(lambda: job(system, boss, dead)["status"] == "FAILED", timeout=60)
+    sign_in(page, boss)
+    page.click("#view-operate")
+    letters = page.locator("#letters-rows tr", has_text="server_error")
+    expect(letters).to_have_count(1, timeout=SOON)
+    first = letters.get_attribute("data-key")
+    letters.get_by_role("button", name="Requeue").click()
+    # It fails again, and leaves another letter.
+    expect(page.locator(f"#letters-rows tr[data-key='{first}']")).to_have_count(0, timeout=SOON)
+    expect(letters).to_have_count(1, timeout=SOON)
+    # Dropping can't be undone: it wants a second click.
+    letters.get_by_role("button", name="Drop").click()
+    expect(letters).to_have_count(1, timeout=SOON)
+    letters.get_by_role("button", name="Drop?").click()
+    expect(letters).to_have_count(0, timeout=SOON)
+    assert job(system, boss, dead)["status"] == "FAILED"
+
+
+def submit(system, key, link):
+    asked = {"url": link, "preset": "original"}
+    answer = httpx.post(f"{system.url}/v1/jobs", json=asked, headers=bearer(key), timeout=30)
+    answer.raise_for_status()
+    return answer.json()["id"]
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+def paused(system, key):
+    return httpx.get(f"{system.url}/v1/stats", headers=bearer(key), timeout=30).json()["paused"]
+
+
+def job(system, key, job_id):
+    answer = httpx.get(f"{system.url}/v1/jobs/{job_id}", headers=bearer(key), timeout=30)
+    return answer.json()
