@@ -41,3 +41,23 @@ def test_away(tmp_path: Path, ask: Callable[[FolderStorage], object], *, wall: b
     (tmp_path / "elsewhere").rename(root)
     assert list(storage.keys("work/")) == [KEY]
     assert b"".join(storage.read(KEY)) == b"{}"
+
+
+@pytest.mark.parametrize(("away", "code"), [(True, "storage_error"), (False, "bad_media")])
+def test_what_failed_over_a_file_that_went_away_is_no_fault_of_the_file(
+    tmp_path: Path, code: str, *, away: bool
+) -> None:
+    storage = FolderStorage(tmp_path / "storage")
+    file = tmp_path / "file"
+    file.write_bytes(b"{}")
+    storage.put(KEY, file)
+
+    def probe() -> None:
+        with storage.local(KEY, tmp_path):
+            if away:
+                (tmp_path / "storage").rename(tmp_path / "elsewhere")
+            raise SluiceError(code="bad_media")
+
+    with pytest.raises(SluiceError) as caught:
+        probe()
+    assert caught.value.code == code

@@ -68,9 +68,20 @@ class FolderStorage:
     def local(self, key: str, scratch: Path) -> Iterator[Path]:
         del scratch
         path = self._path(key)
-        if not path.is_file():
+        self._must_hold(key)
+        try:
+            yield path
+        except SluiceError as exc:
+            # Whoever could not read it may have taken it for bad: that would be for ever.
+            try:
+                self._must_hold(key)
+            except SluiceError as away:
+                raise away from exc
+            raise
+
+    def _must_hold(self, key: str) -> None:
+        if not self._path(key).is_file():
             raise SluiceError(f"storage: {key} is missing", code="storage_error")
-        yield path
 
     def _must_be_there(self) -> None:
         """Nothing found is an answer of the folder only while the folder is there.
