@@ -38,8 +38,10 @@ SETTINGS = {
     "SLUICE_DOWNLOAD_STALL_TIMEOUT": "10",
     # The site is slow on purpose; what then waits must not outlast the run.
     "SLUICE_DOWNLOAD_CONCURRENCY": "8",
-    # Workers also retire by themselves.
-    "SLUICE_MAX_TASKS": "60",
+    # It has four hosts; this keeps some jobs waiting for theirs, and not all of them.
+    "SLUICE_HOST_CONCURRENCY": "6",
+    # Workers also retire by themselves; messages that wait for a host count, too.
+    "SLUICE_MAX_TASKS": "150",
     # What failed jobs leave for a retry by hand must be gone in the end.
     "SLUICE_RETENTION_PARTIAL": "5",
 }
