@@ -116,7 +116,9 @@ def test_who_gets_no_slot_waits_in_the_database_uncounted_and_blocks_nobody(
         assert end.wait(20)
         return advance(run)
 
-    rig.worker(handle)
+    # Two processes, as in two pods: the limit is of all together.
+    for _ in range(2):
+        rig.worker(handle)
     first, _ = rig.job_at(url="https://a.example/1")
     rig.publish(first)
     wait_for(lambda: began == [first.id])

@@ -106,7 +106,8 @@ def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> N
     kind = _WHOLE.get(protocol) or _FRAGMENTED.get(protocol)
     if kind is None:
         raise SluiceError(f"media served by {protocol} is not supported", code="unsupported_url")
-    params = base_params(Path.cwd(), Network.from_request(request)) | fetch_params(request)
+    params = base_params(Path.cwd(), Network.from_request(request))
+    params |= fetch_params(request, whole=protocol in _WHOLE)
     with Downloader(params, cookies=request.get("cookies"), extractors=False) as ydl:
         ydl.exchange = Exchange(ydl.exchange, file, whole=protocol in _WHOLE)
         # Loads the cookies that came with the link, each for its own site.

@@ -88,9 +88,15 @@ def extract_params(request: Mapping[str, Any]) -> dict[str, Any]:
     return params
 
 
-def fetch_params(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the request says about the transfer."""
-    at_once = int(request.get("fragments_at_once") or FRAGMENTS_AT_ONCE)
+def fetch_params(request: Mapping[str, Any], *, whole: bool = False) -> dict[str, Any]:
+    """What the request says about the transfer.
+
+    Args:
+        request: of kind `fetch`.
+        whole: one link gives the whole file, so that there is one connection.
+
+    """
+    at_once = 1 if whole else int(request.get("fragments_at_once") or FRAGMENTS_AT_ONCE)
     rate = request.get("rate_limit")
     return {
         "continuedl": True,
