@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import sqlalchemy as sa
@@ -18,6 +20,10 @@ from sluice_core.domain.paths import final_prefix, work_prefix
 log = structlog.get_logger(__name__)
 
 BATCH = 100
+#: Seconds of one turn: shorter than anything that its thread does beside it may be late.
+PATIENCE = 0.5
+#: Jobs whose files are removed at once: of a storage elsewhere each answer takes its time.
+REMOVERS = 8
 #: Seconds after which a put that was begun is one whose process is gone, whatever else is known.
 UNFINISHED_AFTER = 24 * 3600.0
 WORK, FINAL = "work/", "files/"
@@ -32,25 +38,58 @@ _RUN = re.compile(r"(?:work|files)/(?P<job>[0-9A-Z]{26})/[a-z]+\.(?P<epoch>\d+)/
 _EPOCH = re.compile(r"/[a-z]+\.(\d+)/")
 
 
-def ended_jobs(engine: sa.Engine, storage: Storage, *, now: float) -> int:
-    """Remove what ended jobs left in storage; returns how many jobs were swept."""
+def ended_jobs(
+    engine: sa.Engine, storage: Storage, *, now: float, patience: float = PATIENCE
+) -> int:
+    """Remove what ended jobs left in storage; returns how many jobs were swept.
+
+    Args:
+        engine: the database.
+        storage: with their files.
+        now: Unix seconds.
+        patience: seconds after which the rest is left for the next time: others wait for this
+            thread.
+
+    """
+    swept, until = 0, time.monotonic() + patience
+    while time.monotonic() < until:
+        number, more = _sweep_some(engine, storage, now=now, until=until)
+        swept += number
+        if not more:
+            break
+    return swept
+
+
+def _sweep_some(
+    engine: sa.Engine, storage: Storage, *, now: float, until: float
+) -> tuple[int, bool]:
+    """One batch: how many were swept, and whether it is worth while to go on at once."""
     with read(engine) as connection:
         ids = sweeps.due_ids(connection, now=now, limit=BATCH)
-    swept = 0
-    for job_id in ids:
-        with write(engine) as connection:
-            sweep = sweeps.begin(connection, job_id, now=now)
-        if sweep is None:
-            continue
-        try:
-            _remove(storage, sweep)
-        except SluiceError as exc:
-            log.warning("sweep_postponed", job=job_id, reason=exc.message)
-            continue
-        with write(engine) as connection:
-            sweeps.done(connection, sweep)
-        swept += 1
-    return swept
+    if not ids:
+        return 0, False
+    with write(engine) as connection:
+        begun = sweeps.begin_many(connection, ids, now=now)
+    with ThreadPoolExecutor(REMOVERS) as pool:
+        ended = pool.map(lambda sweep: _is_removed(storage, sweep, until), begun)
+        gone = [sweep for sweep, removed in zip(begun, ended, strict=True) if removed]
+    with write(engine) as connection:
+        sweeps.done_many(connection, gone)
+    # What stays due would be asked for again at once.
+    return len(gone), len(gone) == BATCH
+
+
+def _is_removed(storage: Storage, sweep: sweeps.Sweep, until: float) -> bool:
+    if not sweep.ran:
+        return True
+    if time.monotonic() > until:
+        return False
+    try:
+        _remove(storage, sweep)
+    except SluiceError as exc:
+        log.warning("sweep_postponed", job=sweep.job_id, reason=exc.message)
+        return False
+    return True
 
 
 def _remove(storage: Storage, sweep: sweeps.Sweep) -> None:

@@ -159,9 +159,9 @@ def drop(connection: sa.Connection, letter_id: str) -> bool:
     return gone.rowcount == 1
 
 
-def remove_of_job(connection: sa.Connection, job_id: str) -> None:
-    """The job runs again, or is gone: nobody needs to look at its letters any more."""
-    connection.execute(sa.delete(dead_letters).where(dead_letters.c.job_id == job_id))
+def remove_of_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> None:
+    """The jobs run again, or are gone: nobody needs to look at their letters any more."""
+    connection.execute(sa.delete(dead_letters).where(dead_letters.c.job_id.in_(job_ids)))
 
 
 def _to_letter(row: sa.Row[Any]) -> Letter:

@@ -18,6 +18,8 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import ACTIVE, RETRYABLE, RUNNING_STATE, Status, WaitingFor
 from sluice_core.domain.tallies import canceled, of_run
 
+#: Jobs that one statement restarts: a database takes only so many parameters.
+BATCH = 1000
 _ACTIVE = [s.value for s in ACTIVE]
 _VISIBLE = jobs.c.deleted_at.is_(None)
 #: What an ended job has and one that runs again has not.
@@ -115,10 +117,10 @@ def retry(connection: sa.Connection, job_id: str, *, now: float) -> list[outbox.
     if parent is not None and parent.expansion_done:
         _reopen(connection, parent, now=now)
     if not job.is_collection:
-        return [_restart(connection, job, now=now)]
+        return _restart(connection, [job], now=now)
     children = _retry_children(connection, job, now=now)
     if not job.expansion_done:
-        return [_restart(connection, job, now=now), *children]
+        return [*_restart(connection, [job], now=now), *children]
     _reopen(connection, job, now=now)
     return [
         ordering.order_settle(connection, job.id, job.request.lane, now=now),
@@ -132,14 +134,27 @@ def _lock_retryable(connection: sa.Connection, job_id: str) -> Job | None:
     return to_job(row) if row is not None and Status(row.status) in RETRYABLE else None
 
 
-def _restart(connection: sa.Connection, job: Job, *, now: float) -> outbox.OutboxRow:
-    stage = first_stage_left(job)
-    dead_letters.remove_of_job(connection, job.id)
+def _restart(
+    connection: sa.Connection, again: Sequence[Job], *, now: float
+) -> list[outbox.OutboxRow]:
+    """Let locked jobs begin at the first stage that each has left."""
+    rows: list[outbox.OutboxRow] = []
+    for stage in (Actor.PARSE, Actor.DOWNLOAD, Actor.TRANSCODE):
+        ids = [job.id for job in again if first_stage_left(job) is stage]
+        for start in range(0, len(ids), BATCH):
+            rows += _restart_at(connection, stage, ids[start : start + BATCH], now=now)
+    return rows
+
+
+def _restart_at(
+    connection: sa.Connection, stage: Actor, job_ids: Sequence[str], *, now: float
+) -> list[outbox.OutboxRow]:
+    dead_letters.remove_of_jobs(connection, job_ids)
     # A job that has done nothing yet begins at its beginning.
     status = Status.PENDING if stage is Actor.PARSE else RUNNING_STATE[stage]
-    row = connection.execute(
+    restarted = connection.execute(
         sa.update(jobs)
-        .where(jobs.c.id == job.id)
+        .where(jobs.c.id.in_(job_ids))
         .values(
             status=status.value,
             stage=stage.value,
@@ -155,8 +170,10 @@ def _restart(connection: sa.Connection, job: Job, *, now: float) -> outbox.Outbo
             **next_version(),
         )
         .returning(jobs)
-    ).one()
-    return ordering.order(connection, to_job(row), now=now)
+    )
+    # As they were made: of a collection, in the order of its list.
+    found = sorted((to_job(row) for row in restarted), key=lambda job: job.id)
+    return ordering.order_many(connection, found, now=now)
 
 
 def first_stage_left(job: Job) -> Actor:
@@ -174,7 +191,7 @@ def _retry_children(
     again = [s.value for s in RETRYABLE]
     query = sa.select(jobs).where(jobs.c.parent_id == parent.id, jobs.c.status.in_(again), _VISIBLE)
     children = [to_job(r) for r in connection.execute(query.with_for_update())]
-    return [_restart(connection, child, now=now) for child in children]
+    return _restart(connection, children, now=now)
 
 
 def _reopen(connection: sa.Connection, parent: Job, *, now: float) -> None:

@@ -160,8 +160,13 @@ def remove(connection: sa.Connection, message_id: str) -> None:
 
 def remove_of_job(connection: sa.Connection, job_id: str) -> None:
     """Take back what asks for runs of the job; a callback that is on its way stays."""
+    remove_of_jobs(connection, [job_id])
+
+
+def remove_of_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> None:
+    """`remove_of_job` for many."""
     connection.execute(
-        sa.delete(outbox).where(outbox.c.job_id == job_id, outbox.c.actor.in_(RUN_ACTORS))
+        sa.delete(outbox).where(outbox.c.job_id.in_(job_ids), outbox.c.actor.in_(RUN_ACTORS))
     )
 
 

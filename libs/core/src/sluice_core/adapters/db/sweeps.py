@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ class Sweep:
     keep: frozenset[str]
     #: The row goes too, once the files are gone.
     delete_row: bool
+    #: Whether a run of it ever began: without, there are no files to look for.
+    ran: bool = True
 
 
 def due_ids(connection: sa.Connection, *, now: float, limit: int) -> list[str]:
@@ -48,37 +51,65 @@ def due_ids(connection: sa.Connection, *, now: float, limit: int) -> list[str]:
 
 
 def begin(connection: sa.Connection, job_id: str, *, now: float) -> Sweep | None:
-    """Forget what is to be removed, under the row's lock; None when the job moved on.
+    """`begin_many` for one; None when the job moved on."""
+    return next(iter(begin_many(connection, [job_id], now=now)), None)
+
+
+def begin_many(connection: sa.Connection, job_ids: Sequence[str], *, now: float) -> list[Sweep]:
+    """Forget what is to be removed, under the rows' locks; jobs that moved on are left out.
 
     Committed before a file is touched: a retry that comes in between starts from the beginning,
     with a higher epoch, whose files the sweep leaves alone.
     """
-    row = connection.execute(
+    rows = connection.execute(
         sa.update(jobs)
-        .where(jobs.c.id == job_id, jobs.c.sweep_at <= now, jobs.c.status.in_(_TERMINAL))
+        .where(
+            jobs.c.id.in_(_locked(connection, job_ids)),
+            jobs.c.sweep_at <= now,
+            jobs.c.status.in_(_TERMINAL),
+        )
         .values(plan=None, sources=None, **next_version())
-        .returning(jobs.c.epoch, jobs.c.deleted_at)
-    ).first()
-    if row is None:
-        return None
-    deleted = row.deleted_at is not None
-    if deleted:
-        connection.execute(sa.delete(artifacts).where(artifacts.c.job_id == job_id))
-    keys = connection.execute(sa.select(artifacts.c.key).where(artifacts.c.job_id == job_id))
-    return Sweep(job_id, row.epoch, frozenset(keys.scalars()), deleted)
+        .returning(jobs.c.id, jobs.c.epoch, jobs.c.deleted_at)
+    ).all()
+    deleted = [row.id for row in rows if row.deleted_at is not None]
+    connection.execute(sa.delete(artifacts).where(artifacts.c.job_id.in_(deleted)))
+    keys: dict[str, set[str]] = {row.id: set() for row in rows}
+    kept = sa.select(artifacts.c.job_id, artifacts.c.key).where(artifacts.c.job_id.in_(keys))
+    for job_id, key in connection.execute(kept):
+        keys[job_id].add(key)
+    runs = sa.select(attempts.c.job_id).where(attempts.c.job_id.in_(keys)).distinct()
+    ran = set(connection.execute(runs).scalars())
+    return [
+        Sweep(row.id, row.epoch, frozenset(keys[row.id]), row.deleted_at is not None, row.id in ran)
+        for row in rows
+    ]
+
+
+def _locked(connection: sa.Connection, job_ids: Sequence[str]) -> list[str]:
+    """Those that nobody else holds: who waits while he holds some may wait for ever."""
+    query = sa.select(jobs.c.id).where(jobs.c.id.in_(job_ids))
+    return list(connection.execute(query.with_for_update(skip_locked=True)).scalars())
 
 
 def done(connection: sa.Connection, sweep: Sweep) -> None:
-    """The files are gone."""
-    same = sa.and_(jobs.c.id == sweep.job_id, jobs.c.epoch == sweep.epoch)
-    if not sweep.delete_row:
-        connection.execute(sa.update(jobs).where(same).values(sweep_at=None))
-        return
+    """`done_many` for one."""
+    done_many(connection, [sweep])
+
+
+def done_many(connection: sa.Connection, sweeps: Sequence[Sweep]) -> None:
+    """The files are gone. Jobs that somebody else holds just now stay due."""
+    free = set(_locked(connection, [sweep.job_id for sweep in sweeps]))
+    swept = {sweep.job_id: sweep for sweep in sweeps if sweep.job_id in free}
+    found = connection.execute(sa.select(jobs.c.id, jobs.c.epoch).where(jobs.c.id.in_(swept)))
+    same = [swept[row.id] for row in found if row.epoch == swept[row.id].epoch]
+    kept = [sweep.job_id for sweep in same if not sweep.delete_row]
+    connection.execute(sa.update(jobs).where(jobs.c.id.in_(kept)).values(sweep_at=None))
+    gone = [sweep.job_id for sweep in same if sweep.delete_row]
     # A callback that is on its way is sent although its job is gone.
-    outbox_store.remove_of_job(connection, sweep.job_id)
+    outbox_store.remove_of_jobs(connection, gone)
     for table in (attempts, idempotency_keys, dead_letters):
-        connection.execute(sa.delete(table).where(table.c.job_id == sweep.job_id))
-    connection.execute(sa.delete(jobs).where(jobs.c.id == sweep.job_id))
+        connection.execute(sa.delete(table).where(table.c.job_id.in_(gone)))
+    connection.execute(sa.delete(jobs).where(jobs.c.id.in_(gone)))
 
 
 def expire_files(connection: sa.Connection, *, now: float, limit: int) -> int:
