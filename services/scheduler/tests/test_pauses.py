@@ -92,6 +92,14 @@ def changes(engine: sa.Engine) -> bool:
         return job_counts.has_changes(connection)
 
 
+def test_a_drain_is_forgotten_after_a_day(engine: sa.Engine) -> None:
+    with write(engine) as connection:
+        assert steering.ask_to_drain(connection, "w1", now=1.0)
+        assert not steering.ask_to_drain(connection, "w1", now=2.0)
+        assert steering.ask_to_drain(connection, "w2", now=2.0 + steering.DRAIN_KEPT)
+        assert steering.draining(connection) == {"w2"}
+
+
 def tried(engine: sa.Engine) -> bool:
     """Whether somebody made an attempt to send the callback."""
     with read(engine) as connection:

@@ -12,6 +12,7 @@ from threading import Event
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import (
+    audit,
     callbacks,
     dead_letters,
     idempotency,
@@ -109,12 +110,13 @@ def sweep_storage(deps: StageDeps) -> str:
 
 
 def trim(deps: StageDeps) -> str:
-    """Cut dead letters and the stream of events to their caps."""
+    """Cut dead letters, the trail of operators and the stream of events to their caps."""
     with write(deps.engine) as connection:
         letters = dead_letters.trim(connection)
+        trail = audit.trim(connection)
     with call():
         events = deps.signals.xtrim(keys.EVENTS, maxlen=keys.EVENTS_MAXLEN, approximate=True)
-    return f"{letters} dead letters and {events} events dropped"
+    return f"{letters} dead letters, {trail} actions and {events} events dropped"
 
 
 def _repeat(deps: StageDeps, stop: Event, work: Callable[[sa.Connection], int]) -> int:

@@ -183,7 +183,7 @@ _ALL = (
             "method": ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "other"),
             "status": "100 to 599"}, REQUEST_SECONDS),
     Metric("rate_limit_skipped_total", _C, _A,
-           "Requests let through without counting, since Redis was away.", {}),
+           "Requests counted by this process alone, since Redis was away.", {}),
     # -- autoscaler ----------------------------------------------------------------------------
     Metric("autoscaler_desired_replicas", _G, _S, "What was decided.", {"pool": _POOL}),
     Metric("autoscaler_current_replicas", _G, _S, "What the workload asks for.", {"pool": _POOL}),
