@@ -217,13 +217,14 @@ def test_the_first_migration_runs_beside_the_rest(case):
 
 
 def test_later_migrations_run_before_anything_is_replaced():
-    objects = render("production", "--is-upgrade")
+    objects = render("production", "--is-upgrade", presets="[a]")
     [job] = of_kind(objects, "Job").values()
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-upgrade"
     # What comes before the release's own objects leans on none of them.
     spec = job["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == "default"
     assert "envFrom" not in spec["containers"][0]
+    assert not any("configMap" in volume for volume in spec["volumes"])
 
 
 def test_a_password_among_the_values_reaches_the_hook():
@@ -244,10 +245,30 @@ def test_a_database_of_the_release_is_migrated_beside_it():
     assert not is_hook(job)
 
 
-def test_another_image_makes_another_job():
-    first = of_kind(render("minimal"), "Job")
-    second = of_kind(render("minimal", image={"tag": "2"}), "Job")
-    assert not set(first) & set(second)
+CHANGES = [
+    {"image": {"tag": "2"}},
+    {"image": {"pullSecrets": ["registry"]}},
+    {"caSecret": "ca"},
+    {"podDefaults": {"nodeSelector": {"a": "b"}}},
+    {"auth": {"existingSecret": "mine"}},
+    {"migration": {"resources": {"limits": {"memory": "1Gi"}}}},
+    {"presets": "x"},
+    {"settings": {"LOG_LEVEL": "DEBUG"}},
+    {"nameOverride": "other"},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=[next(iter(change)) for change in CHANGES])
+def test_an_upgrade_changes_nothing_that_can_not_be_changed(change):
+    """A Job's spec and a selector are for good: who needs others needs another name."""
+    before, after = render("minimal"), render("minimal", "--is-upgrade", **change)
+    jobs = of_kind(after, "Job")
+    for name, job in of_kind(before, "Job").items():
+        assert name not in jobs or jobs[name]["spec"] == job["spec"]
+    deployments = of_kind(after, "Deployment")
+    for name, deployment in of_kind(before, "Deployment").items():
+        if name in deployments and "nameOverride" not in change:
+            assert deployments[name]["spec"]["selector"] == deployment["spec"]["selector"]
 
 
 def test_the_first_key_outlives_the_release():

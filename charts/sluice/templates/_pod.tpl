@@ -75,25 +75,33 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* (dict "root" $ "mounts" more): the two folders that are written, and certificates. */}}
-{{- define "sluice.mounts" -}}
+{{/* The two folders that are written, and certificates: all that a pod may have before the release is there. */}}
+{{- define "sluice.baseMounts" -}}
 - {name: tmp, mountPath: /tmp}
 - {name: data, mountPath: /data}
 {{- if .Values.caSecret }}
 - {name: ca, mountPath: /etc/sluice/ca, readOnly: true}
 {{- end }}
-{{- if .Values.presets }}
-- {name: presets, mountPath: /etc/sluice/presets, readOnly: true}
-{{- end }}
 {{- end -}}
 
-{{- define "sluice.volumes" -}}
+{{- define "sluice.baseVolumes" -}}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
 {{- if .Values.caSecret }}
 - name: ca
   secret: {secretName: {{ .Values.caSecret }}}
 {{- end }}
+{{- end -}}
+
+{{- define "sluice.mounts" -}}
+{{ include "sluice.baseMounts" . }}
+{{- if .Values.presets }}
+- {name: presets, mountPath: /etc/sluice/presets, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "sluice.volumes" -}}
+{{ include "sluice.baseVolumes" . }}
 {{- if .Values.presets }}
 - name: presets
   configMap: {name: {{ include "sluice.fullname" . }}-presets}
