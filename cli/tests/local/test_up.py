@@ -18,6 +18,7 @@ import pytest
 import redis
 
 from sluice_cli.local import folder
+from sluice_testing.process import free_port
 
 PATIENCE = 90.0
 
@@ -32,10 +33,10 @@ def until(look: Callable[[], object], *, what: str) -> None:
 class Up:
     """One instance."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, **env: str) -> None:
         self.data = data
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-        self.env = {**kept, "SLUICE_DATA_DIR": str(data), "SLUICE_HTTP_PORT": "0"}
+        self.env = {**kept, "SLUICE_DATA_DIR": str(data), "SLUICE_HTTP_PORT": "0", **env}
         self.output = data.with_suffix(".out")
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
@@ -68,8 +69,8 @@ class Up:
 
 
 @contextmanager
-def running(data: Path) -> Iterator[Up]:
-    up = Up(data)
+def running(data: Path, **env: str) -> Iterator[Up]:
+    up = Up(data, **env)
     try:
         yield up
     finally:
@@ -114,8 +115,17 @@ def test_two_instances_side_by_side_and_their_ends(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(400)
 def test_a_killed_redis_comes_back_on_its_socket(tmp_path: Path) -> None:
-    with running(tmp_path / "data") as up:
+    port = free_port()
+    with running(tmp_path / "data", SLUICE_METRICS_PORT=str(port)) as up:
         url = up.wait_ready()
+        # One page for all processes: the API's.
+        page = f"http://127.0.0.1:{port}/metrics"
+        workers = {f'sluice_workers{{stage="{s}"}} 1.0' for s in ("parse", "download", "transcode")}
+        until(
+            lambda: workers <= set(httpx.get(page, timeout=10).text.splitlines()),
+            what="the page shows the workers",
+        )
+        assert httpx.get(f"{url}/metrics", timeout=10).status_code == 404
         with redis.Redis(unix_socket_path=str(up.socket)) as client:
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
             first = client.info("server")["process_id"]

@@ -74,6 +74,9 @@ def _prepare(environ: Mapping[str, str], settings: Settings, data: Path) -> Prep
         "SLUICE_REDIS_URL": redis_url,
         "SLUICE_HTTP_HOST": settings.http.http_host,
         "SLUICE_HTTP_PORT": str(bound),
+        # One port can't be had five times; what the API tells is of all of them.
+        "SLUICE_METRICS_PORT": "",
+        "SLUICE_API_METRICS_PORT": str(_metrics_port(settings)),
     }
     return Prepared(_plan(settings, data, bound, redis_part), made)
 
@@ -126,7 +129,7 @@ def _stores(settings: Settings) -> None:
         engine.dispose()
 
 
-def _free_port(host: str, port: int) -> int:
+def _free_port(host: str, port: int, name: str = "HTTP_PORT") -> int:
     """The port, proven free, or any free one for 0."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -138,8 +141,14 @@ def _free_port(host: str, port: int) -> int:
     except OSError as exc:
         raise ConfigError(
             f"Port {port} of {host} can't be used ({exc.strerror});"
-            " set SLUICE_HTTP_PORT to a free one, or to 0."
+            f" set SLUICE_{name} to a free one, or to 0."
         ) from exc
+
+
+def _metrics_port(settings: Settings) -> int:
+    """Where the API is to show metrics, proven free; 0: on its own port."""
+    wanted = settings.metrics.api_metrics_port or settings.metrics.metrics_port
+    return _free_port(settings.metrics.metrics_host, wanted, "METRICS_PORT") if wanted else 0
 
 
 def _reachable(host: str) -> str:

@@ -143,13 +143,19 @@ class WorkerMetrics:
         self.registry = _process_registry()
         self._slots = _make(self.registry, "worker_slots", Gauge)
         self._messages = _make(self.registry, "worker_messages_total", Counter)
+        self._series: dict[tuple[str, str], Counter] = {}
         self._beat = _make(self.registry, "worker_beat_age_seconds", Gauge)
         self._paused = _make(self.registry, "worker_paused", Gauge)
         self._scratch = _make(self.registry, "scratch_free_bytes", Gauge)
 
     def message(self, queue: str, outcome: str) -> None:
         """A message is done with: `ok`, `raised` or `skipped`."""
-        self._messages.labels(queue, outcome).inc()
+        # Looked up once: to find a series by its labels costs more than to count.
+        key = (queue, outcome)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = self._messages.labels(*key)
+        series.inc()
 
     def watch(
         self,
