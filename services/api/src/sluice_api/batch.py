@@ -15,6 +15,7 @@ from sluice_api.backlog import check_room
 from sluice_api.caller import Caller
 from sluice_api.deps import Deps
 from sluice_api.models import MAX_BATCH, JobRequest
+from sluice_api.prefix import of_request
 from sluice_api.problems import Code, ProblemError, of_validation
 from sluice_api.submit import Accepted, LostRaceError, Order, check, place, place_many
 from sluice_core.adapters.db import idempotency
@@ -41,7 +42,7 @@ class Line:
                 "id": job.id,
                 "status": job.status.value,
                 "existing": self.outcome.existing or self.outcome.replayed,
-                "links": {"self": f"/v1/jobs/{job.id}"},
+                "links": {"self": f"{of_request()}/v1/jobs/{job.id}"},
             }
         if isinstance(self.outcome, ProblemError):
             problem = {"code": str(self.outcome.code), "message": self.outcome.detail}

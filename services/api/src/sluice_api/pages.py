@@ -9,6 +9,7 @@ from flask import Flask, Response, jsonify, send_from_directory
 from flask_openapi3.openapi import OpenAPI
 
 from sluice_api.deps import Deps
+from sluice_api.prefix import of_request
 from sluice_core.domain.errors import ConfigError
 
 _STATIC = Path(__file__).parent / "static"
@@ -45,7 +46,7 @@ def install(app: OpenAPI, deps: Deps) -> None:
 
     @app.route("/openapi.json")
     def openapi() -> Response:
-        return jsonify(app.api_doc)
+        return jsonify({**app.api_doc, "servers": [{"url": of_request() or "/"}]})
 
     @app.route("/config.json")
     def config() -> Response:

@@ -12,6 +12,7 @@ from flask import Response, jsonify
 from sluice_api.caller import Caller
 from sluice_api.deps import Deps
 from sluice_api.models import JobRequest
+from sluice_api.prefix import of_request
 from sluice_api.problems import Code, ProblemError, invalid, not_found
 from sluice_api.schedule_models import TriggerRequest
 from sluice_api.submit import check
@@ -244,5 +245,5 @@ def request_of(deps: Deps, caller: Caller, job: JobRequest) -> Request:
 def created(body: dict[str, Any], where: str) -> Response:
     response = jsonify(body)
     response.status_code = 201
-    response.headers["Location"] = f"/v1/{where}/{body['id']}"
+    response.headers["Location"] = f"{of_request()}/v1/{where}/{body['id']}"
     return response

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_api.positions import MAX_LOOKUPS
+from sluice_api.prefix import under
 from sluice_core.adapters.db import details, outbox, steering
 from sluice_core.domain.job import Artifact, ChildCounts, Job
 from sluice_core.domain.lanes import queue_name
@@ -30,14 +31,16 @@ class Shown:
     #: Nothing of the queue that it waits in is handed out.
     queue_paused: bool = False
 
-    def view(self, queue_position: int | None = None) -> dict[str, Any]:
-        return job_view(
+    def view(self, queue_position: int | None = None, *, prefix: str = "") -> dict[str, Any]:
+        """As the API shows it; `prefix`: see the module of that name."""
+        view = job_view(
             self.job,
             files=self.files,
             children=self.children,
             queue_position=queue_position,
             queue_paused=self.queue_paused,
         )
+        return under(prefix, view)
 
 
 def gather(connection: sa.Connection, jobs: Sequence[Job]) -> list[Shown]:

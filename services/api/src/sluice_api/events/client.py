@@ -103,8 +103,8 @@ class Client:
         while len(self._buffer) and size < ENOUGH:
             for message in self._buffer.take(1):
                 if self._is_fresh(message):
-                    parts.append(message.wire)
-                    size += len(message.wire)
+                    parts.append(message.wire_under(self.watch.prefix))
+                    size += len(parts[-1])
                     if message.is_last and self.watch.ends:
                         return b"".join(parts), True
         return b"".join(parts), False

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from sluice_api.prefix import under
 from sluice_core.domain.job import ChildCounts, Job, words_for
 from sluice_core.domain.states import TERMINAL
 from sluice_core.domain.view import progress_view, timestamp
@@ -27,6 +28,15 @@ class Message:
     is_last: bool
     #: As it goes over the wire.
     wire: bytes
+    #: The whole job and the event's id, where its links are shown.
+    view: dict[str, Any] | None = None
+    event_id: str = ""
+
+    def wire_under(self, prefix: str) -> bytes:
+        """The same for a client behind a proxy; see `sluice_api.prefix`."""
+        if not prefix or self.view is None:
+            return self.wire
+        return wire(self.kind, under(prefix, self.view), self.event_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,8 @@ class Watch:
     only_key: str | None = None
     #: The stream ends with the job's end.
     ends: bool = False
+    #: In front of links.
+    prefix: str = ""
 
     def wants(self, job_id: str, api_key_id: str | None) -> bool:
         if self.ids is not None and job_id not in self.ids:
@@ -67,6 +79,8 @@ def job_message(job: Job, view: dict[str, Any], event_id: str) -> Message:
         version=job.version,
         is_last=job.status in TERMINAL,
         wire=wire("job", view, event_id),
+        view=view,
+        event_id=event_id,
     )
 
 

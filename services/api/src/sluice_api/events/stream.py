@@ -86,7 +86,7 @@ class Stream:
             left -= 1
             self._client.floor[one.job.id] = one.job.version
             view = one.view(places.get(one.job.id))
-            yield job_message(one.job, view, self._id(left)).wire
+            yield job_message(one.job, view, self._id(left)).wire_under(self._watch.prefix)
 
     def _id(self, left: int) -> str:
         """Who leaves before the last of the start knows no more than when it came."""

@@ -16,6 +16,7 @@ from sluice_api.deps import Deps
 from sluice_api.events.messages import Watch
 from sluice_api.events.start import since_of
 from sluice_api.events.stream import Stream
+from sluice_api.prefix import of_request
 from sluice_api.problems import not_found, unavailable
 from sluice_core.adapters.db.access import Scope
 
@@ -42,7 +43,9 @@ def build(deps: Deps) -> APIBlueprint:
         """`Last-Event-ID` resumes: no state change is missed, figures may be skipped."""
         caller = need(Scope.READ)
         ids = frozenset(query.ids.split(",")) if query.ids else None
-        return _answer(_open(deps, caller, Watch(ids, caller.only_key), _since(deps)))
+        return _answer(
+            _open(deps, caller, Watch(ids, caller.only_key, prefix=of_request()), _since(deps))
+        )
 
     @api.get(
         "/jobs/<string:id>/events",
@@ -53,7 +56,8 @@ def build(deps: Deps) -> APIBlueprint:
         """Ends after the job's end; 204 tells a returning client that there is nothing more."""
         caller = need(Scope.READ)
         since = _since(deps)
-        stream = _open(deps, caller, Watch(frozenset({path.id}), caller.only_key, ends=True), since)
+        watch = Watch(frozenset({path.id}), caller.only_key, ends=True, prefix=of_request())
+        stream = _open(deps, caller, watch, since)
         if stream.start.is_missing:
             stream.close()
             not_found("There is no such job.")

@@ -13,6 +13,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from sluice_api import models as m
 from sluice_api.caller import TICKET_LIFE, Caller, make_ticket, need
 from sluice_api.deps import Deps
+from sluice_api.prefix import of_request
 from sluice_api.problems import not_found
 from sluice_api.routes.jobs import visible
 from sluice_api.stored import StoredFile
@@ -65,7 +66,7 @@ def build(deps: Deps) -> APIBlueprint:
 
         file, key = deps.database.read(work)
         expires_at = int(deps.clock()) + TICKET_LIFE
-        url = file_view(path.id, file)["url"]
+        url = of_request() + file_view(path.id, file)["url"]
         if key is not None:
             signed_path = f"/v1/jobs/{path.id}/files/{file.name}"
             url = f"{url}?ticket={make_ticket(key, signed_path, expires_at)}"

@@ -15,6 +15,7 @@ from sluice_api.batch import place_lines, read_lines, write_until_won
 from sluice_api.bodies import batch_lines
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
+from sluice_api.prefix import of_request
 from sluice_api.problems import Code, ProblemError, not_found
 from sluice_api.steering import note
 from sluice_api.submit import Accepted, check, place
@@ -88,8 +89,9 @@ def _submitted(deps: Deps, placed: Accepted) -> Response:
     shown = Shown(placed.job)
     if placed.existing or placed.replayed:
         shown = deps.database.read(lambda c: gather(c, [placed.job])[0])
-    response = _json(shown.view(), 202)
-    response.headers["Location"] = f"/v1/jobs/{placed.job.id}"
+    prefix = of_request()
+    response = _json(shown.view(prefix=prefix), 202)
+    response.headers["Location"] = f"{prefix}/v1/jobs/{placed.job.id}"
     if placed.existing:
         response.headers["Existing-Job"] = "true"
     if placed.replayed:
@@ -232,7 +234,7 @@ def _moved(deps: Deps, shown: Shown) -> Response:
 
 def _views(deps: Deps, shown: list[Shown]) -> list[dict[str, Any]]:
     places = deps.positions.find({s.job.id: s.message for s in shown if s.message})
-    return [s.view(places.get(s.job.id)) for s in shown]
+    return [s.view(places.get(s.job.id), prefix=of_request()) for s in shown]
 
 
 def _attempt(row: sa.Row[Any]) -> dict[str, Any]:

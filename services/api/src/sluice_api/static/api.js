@@ -9,6 +9,10 @@ export class Problem extends Error {
   }
 }
 
+// A proxy may serve all of this below a path, and may or may not tell the server so.
+const ROOT = new URL(".", document.baseURI).pathname;
+export const at = (path) => (path.startsWith(ROOT) ? path : ROOT + path.slice(1));
+
 // Pages elsewhere can't send this header, so the server knows that a change was asked for here.
 export function headers(more = {}) {
   return { "Sluice-Page": "1", ...more };
@@ -22,7 +26,7 @@ async function call(method, path, body, more) {
   }
   let answer;
   try {
-    answer = await fetch(path, options);
+    answer = await fetch(at(path), options);
   } catch {
     throw new Problem(0, { detail: "The server can't be reached." });
   }

@@ -1,7 +1,7 @@
 "use strict";
 
 SwaggerUIBundle({
-  url: "/openapi.json",
+  url: "openapi.json",
   dom_id: "#docs",
   deepLinking: true,
   // Pictures and validators from elsewhere stay away.

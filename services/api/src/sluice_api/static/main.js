@@ -98,7 +98,7 @@ async function play(job, file) {
   try {
     const { url } = file;
     const media = document.createElement(kind);
-    media.src = `${url}${url.includes("?") ? "&" : "?"}inline=1`;
+    media.src = `${api.at(url)}${url.includes("?") ? "&" : "?"}inline=1`;
     if (kind === "img") media.alt = file.name;
     else { media.controls = true; media.autoplay = true; }
     $("player-title").textContent = nameOf(job);
@@ -110,7 +110,7 @@ async function play(job, file) {
 async function save(file) {
   try {
     const link = document.createElement("a");
-    link.href = file.url;
+    link.href = api.at(file.url);
     link.download = file.name;
     document.body.append(link);
     link.click();

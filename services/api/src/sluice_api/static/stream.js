@@ -1,6 +1,6 @@
 // Follows the server's events for ever: reads them by fetch, since EventSource sends no key.
 
-import { headers } from "./api.js";
+import { at, headers } from "./api.js";
 
 const SILENCE = 40_000; // the server says something every 15 s
 const LONGEST_PAUSE = 15_000;
@@ -16,7 +16,7 @@ export function follow(path, { onEvent, onState, onRefused }) {
     if (own.last) more["Last-Event-ID"] = own.last;
     let watchdog = setTimeout(() => abort.abort(), SILENCE);
     try {
-      const answer = await fetch(path, { headers: headers(more), signal: abort.signal, cache: "no-store" });
+      const answer = await fetch(at(path), { headers: headers(more), signal: abort.signal, cache: "no-store" });
       if (answer.status === 401 || answer.status === 403) { ended = true; onRefused(); return; }
       if (!answer.ok) return;
       onState(true);
