@@ -298,6 +298,17 @@ def test_a_pool_of_somebody_elses_gets_true_costs_and_nothing_else(
     assert [rig.cluster.cost(p) for p in ("p0", "p1", "p2")] == [None, "100", "100"]
 
 
+def test_a_pool_that_is_not_ours_any_more_has_no_marks(rig: Rig) -> None:
+    rig.cluster.workload(2)
+    rig.turn()
+    assert rig.cluster.marked() == ["p0", "p1"]
+    rig.rules["enabled"] = False
+    rig.pool = rig.new_pool()
+    rig.turn()
+    assert rig.cluster.marked() == []
+    assert [rig.signals.get(keys.standby(p)) for p in ("p0", "p1")] == ["-", "-"]
+
+
 def test_a_conflict_is_left_to_the_next_turn(rig: Rig) -> None:
     rig.cluster.workload(1)
     rig.waiting = 3

@@ -138,7 +138,11 @@ class Pool:
         workload = self._cluster.workload(self.config.deployment)
         pods = {pod.name: pod for pod in self._cluster.pods(workload.selector)}
         look = _Look(workload, pods, reading.running)
-        self._renew_marks(look, now)
+        if self.config.autoscaling.enabled and self._drains:
+            self._renew_marks(look, now)
+        else:
+            # An earlier leader had other rules.
+            self._take_back(look, len(look.marked))
         for pod in victims.leaving(pods.values(), workload.replicas):
             del look.pods[pod.name]
         if self.config.autoscaling.enabled:
@@ -179,28 +183,21 @@ class Pool:
         self, decision: Decision, observed: Observation, look: _Look, now: float
     ) -> None:
         if not self._drains:
-            self._set_replicas(look, decision.open, decision)
+            self._set_replicas(look, decision.open, decision.reason.value)
         elif decision.open > observed.open:
             back = self._take_back(look, decision.open - observed.open)
-            self._set_replicas(
-                look, look.workload.replicas + decision.open - observed.open - back, decision
-            )
+            wanted = look.workload.replicas + decision.open - observed.open - back
+            self._set_replicas(look, wanted, decision.reason.value)
         elif not look.workload.rolling:
             missing = self._mark(look, observed.open - decision.open, now)
             self._reduce(look, decision, missing)
 
-    def _set_replicas(self, look: _Look, replicas: int, decision: Decision) -> None:
+    def _set_replicas(self, look: _Look, replicas: int, why: str) -> None:
         before = look.workload.replicas
         if replicas == before:
             return
         self._cluster.set_replicas(look.workload, replicas)
-        log.info(
-            "scaled",
-            pool=self.name,
-            replicas=replicas,
-            before=before,
-            reason=decision.reason.value,
-        )
+        log.info("scaled", pool=self.name, replicas=replicas, before=before, reason=why)
 
     # -- marks -------------------------------------------------------------------------------------
 
@@ -209,8 +206,7 @@ class Pool:
         # Whose annotation somebody took away is free again.
         self._marks.withdraw(self._marks.known().intersection(look.pods) - set(look.marked))
         self._marks.forget(self._marks.known() - look.pods.keys())
-        if self._drains:
-            self._set_marks(look, look.marked, now)
+        self._set_marks(look, look.marked, now)
 
     def _set_marks(self, look: _Look, pods: Sequence[str], now: float) -> None:
         named: dict[str, str] = {}
@@ -252,7 +248,7 @@ class Pool:
         wanted = min(len(safe) + missing, replicas - decision.replicas)
         count = victims.most_to_remove(list(look.pods.values()), replicas, wanted, safe)
         if count:
-            self._set_replicas(look, replicas - count, decision)
+            self._set_replicas(look, replicas - count, "drained")
 
     def _is_priced(self, look: _Look, pod: str) -> bool:
         """Whether the pod showed the cost of one that may go; gives it that cost otherwise."""
