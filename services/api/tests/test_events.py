@@ -314,3 +314,48 @@ def test_clients_that_left_are_freed(serve: Any) -> None:
             n += 1
             client.post("/v1/jobs", json={"url": f"https://media.example/{n}"})
             time.sleep(0.2)
+
+
+def test_streams_of_two_processes_tell_the_same_and_each_resumes_the_others(
+    serve: Any, served_engine: sa.Engine, signals: redis_library.Redis
+) -> None:
+    one, two = serve(), serve()
+    run = start(served_engine)
+    with (
+        listening(f"{one.url}/v1/events") as here,
+        listening(f"{two.url}/v1/events") as there,
+    ):
+        for listener in (here, there):
+            listener.wait_for_status(run.job.id, Status.DOWNLOADING)
+        job = progress(served_engine, run, 40.0)
+        events.emit(signals, events.event_of(job, "progress"))
+        for listener in (here, there):
+            listener.wait_for(_is_at(40.0))
+        other = start(served_engine)
+        _, last, _ = here.wait_for_status(other.job.id, Status.DOWNLOADING)
+        there.wait_for_status(other.job.id, Status.DOWNLOADING)
+    # While nobody listens, and over the process that the client never spoke to.
+    finish(served_engine, run)
+    with listening(f"{two.url}/v1/events", Last_Event_ID=last) as listener:
+        listener.wait_for_status(run.job.id, Status.SUCCESS)
+        assert "snapshot" not in {e[0] for e in listener.events}
+
+
+def test_who_leaves_within_the_start_is_told_the_rest_when_it_comes_back(
+    serve: Any, served_engine: sa.Engine
+) -> None:
+    served = serve()
+    runs_ = [start(served_engine) for _ in range(3)]
+    with listening(f"{served.url}/v1/events") as listener:
+        listener.wait_for(lambda seen: len([e for e in seen if e[0] == "job"]) >= 3)
+        _, last, _ = listener.wait_for_status(runs_[-1].job.id, Status.DOWNLOADING)
+    time.sleep(0.01)
+    for run in runs_:
+        finish(served_engine, run)
+    with listening(f"{served.url}/v1/events", Last_Event_ID=last) as listener:
+        listener.wait_for(lambda seen: len([e for e in seen if e[0] == "job"]) >= 3)
+        first = next(e for e in listener.events if e[0] == "job")
+    # It saw one of three, and forgot the others as a broken connection does.
+    with listening(f"{served.url}/v1/events", Last_Event_ID=first[1]) as listener:
+        for run in runs_:
+            listener.wait_for_status(run.job.id, Status.SUCCESS)

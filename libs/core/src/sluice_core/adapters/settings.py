@@ -329,6 +329,21 @@ def _with_password(url: str, password: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{login}:{quote(password, safe='')}@{hosts}"))
 
 
+#: Where the system keeps certificates, when it says so: names of OpenSSL.
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def certificates(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Where this machine's own authorities are, for children that talk to sites; empty if unsaid.
+
+    Args:
+        environ: instead of the process' own environment.
+
+    """
+    env = os.environ if environ is None else environ
+    return {name: env[name] for name in _CERTIFICATES if env.get(name)}
+
+
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Read all settings.
 

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from sluice_core.adapters.binaries import deno_path
-from sluice_core.adapters.settings import EgressSettings
+from sluice_core.adapters.settings import EgressSettings, certificates
 from sluice_core.adapters.ytdlp import MAX_EVENT
 from sluice_core.domain.errors import ConfigError, SluiceError
 from sluice_core.runtime.children import (
@@ -44,14 +44,18 @@ def media_server(deps: StageDeps, preforked: Preforked | None = None) -> Iterato
         # Only some sites need a JavaScript runtime; those say so when it is missing.
         log.warning("no_javascript_runtime", reason=str(exc))
         programs = []
-    env = child_environment(home=folder, programs=programs, base={})
+    env = child_environment(home=folder, programs=programs, base=certificates())
     with ForkServer(module=MODULE, env=env, cwd=folder, preforked=preforked) as server:
         yield server
 
 
 def egress_request(settings: EgressSettings) -> dict[str, Any]:
     """What the child is told of the network."""
-    return {"allow": list(settings.allow), "proxy": settings.egress_proxy or None}
+    return {
+        "allow": list(settings.allow),
+        "proxy": settings.egress_proxy or None,
+        "own_certificates": bool(certificates()),
+    }
 
 
 def file_limit(max_file_size: int) -> int | None:

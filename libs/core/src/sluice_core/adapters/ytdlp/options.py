@@ -34,11 +34,17 @@ class Network:
     allow: tuple[str, ...] = ()
     #: The only way out when set.
     proxy: str | None = None
+    #: Whether the environment says where the authorities' certificates are; else the wheel's hold.
+    own_certificates: bool = False
 
     @classmethod
     def from_request(cls, request: Mapping[str, Any]) -> Network:
         egress = request.get("egress") or {}
-        return cls(allow=tuple(egress.get("allow") or ()), proxy=egress.get("proxy") or None)
+        return cls(
+            allow=tuple(egress.get("allow") or ()),
+            proxy=egress.get("proxy") or None,
+            own_certificates=bool(egress.get("own_certificates")),
+        )
 
 
 def base_params(scratch: Path, network: Network) -> dict[str, Any]:
@@ -53,6 +59,7 @@ def base_params(scratch: Path, network: Network) -> dict[str, Any]:
         "geo_bypass": False,
         # An empty proxy also shuts out the proxies that an environment may name.
         "proxy": network.proxy or "",
+        "compat_opts": {"no-certifi"} if network.own_certificates else set(),
         "socket_timeout": SOCKET_TIMEOUT,
         "retries": RETRIES,
         "fragment_retries": RETRIES,
