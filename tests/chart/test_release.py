@@ -104,14 +104,16 @@ def test_an_upgrade_leaves_the_number_of_pods_alone(server):
 @pytest.mark.parametrize("values", [(), PRODUCTION], ids=["trial", "production"])
 def test_rolling_back_replaces_pods_and_waits_for_no_migration(server, values):
     done(server.helm("install", *values))
-    before = image(server, "parser")
-    done(server.helm("upgrade", *values, "--set", "image.tag=v9"))
-    server.cluster.wrote()
-    said = done(server.helm("rollback", "1"))
-    assert "Rollback was a success" in said
-    assert image(server, "parser") == before
-    hooks = [w for w in server.cluster.wrote("Job") if w[2] == "sluice-migrate"]
-    assert not hooks
+    first = image(server, "parser")
+    for tag in ("v9", "v10"):
+        done(server.helm("upgrade", *values, "--set", f"image.tag={tag}"))
+    # To a release that came by an upgrade, and to the one that came by the install.
+    for revision, expected in (("2", first.rpartition(":")[0] + ":v9"), ("1", first)):
+        server.cluster.wrote()
+        said = done(server.helm("rollback", revision))
+        assert "Rollback was a success" in said
+        assert image(server, "parser") == expected
+        assert not [w for w in server.cluster.wrote("Job") if w[2] == "sluice-migrate"]
 
 
 def test_helm_test_runs_the_smoke_test(server):
