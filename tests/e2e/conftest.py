@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sluice_testing.browser import chromium_path, open_browser
-from sluice_testing.postgres import PostgresServer
+from sluice_testing.parts import SETS, parts_of
 from sluice_testing.redis import RedisServer
 from sluice_testing.require import missing
-from sluice_testing.s3 import S3Server
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
 
@@ -30,23 +29,18 @@ def allowed(site: SampleSite) -> str:
     return ",".join(site.url("", host=n).removeprefix("http://").rstrip("/") for n in (0, 1))
 
 
-@pytest.fixture(scope="session", params=["embedded", "cluster"])
+@pytest.fixture(scope="session", params=SETS)
 def stores(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """Settings of both sets of parts: SQLite, a folder and an own Redis; or what clusters have."""
-    if request.param == "embedded":
-        yield {}
+    """Settings of both sets of parts; in a cluster's, Redis is a server of its own too."""
+    found = parts_of(request.param, request)
+    if not found:
+        yield found
         return
-    database: PostgresServer = request.getfixturevalue("postgres_server")
-    files: S3Server = request.getfixturevalue("weed_server")
     server = RedisServer(tmp_path_factory.mktemp("system-redis"))
     server.start()
-    yield {
-        "SLUICE_DATABASE_URL": database.url(database.new_database()),
-        "SLUICE_STORAGE_URL": files.new_bucket("e2e"),
-        "SLUICE_REDIS_URL": server.url,
-    }
+    yield {**found, "SLUICE_REDIS_URL": server.url}
     server.stop()
 
 

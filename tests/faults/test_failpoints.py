@@ -11,7 +11,7 @@ from sluice_testing.outcome import assert_all_well
 from sluice_testing.system import running, until
 
 
-def start(tmp_path, world, failpoints):
+def start(tmp_path, world, parts, failpoints):
     allow = world.url("").removeprefix("http://").rstrip("/")
     return running(
         tmp_path / "data",
@@ -20,6 +20,7 @@ def start(tmp_path, world, failpoints):
         SLUICE_FAILPOINTS_LOG=str(tmp_path / "hits"),
         # Three kills of whoever holds a job are meant here, and none of them is its doing.
         SLUICE_LONE_LOSSES="9",
+        **parts,
     )
 
 
@@ -38,16 +39,16 @@ def hits(tmp_path, name):
         "run.before_ack",
     ],
 )
-def test_killed_worker(tmp_path, world, name):
-    with start(tmp_path, world, f"{name}=kill*3") as system:
+def test_killed_worker(tmp_path, world, parts, name):
+    with start(tmp_path, world, parts, f"{name}=kill*3") as system:
         links = [f"/clips/{n}/clip.mp4?bytes=300000&throttle=300000" for n in range(4)]
         jobs = [system.submit(world.url(link), preset="original") for link in links]
         assert_all_well(system, world, jobs, links, timeout=150)
     assert hits(tmp_path, name) >= 3
 
 
-def test_a_job_that_lost_two_workers_goes_on_in_a_process_of_its_own(tmp_path, world):
-    with start(tmp_path, world, "run.claimed=kill*2") as system:
+def test_a_job_that_lost_two_workers_goes_on_in_a_process_of_its_own(tmp_path, world, parts):
+    with start(tmp_path, world, parts, "run.claimed=kill*2") as system:
         link = "/clips/1/clip.mp4?bytes=300000"
         job = system.submit(world.url(link), preset="original")
         assert_all_well(system, world, [job], [link], timeout=90)
@@ -58,8 +59,8 @@ def test_a_job_that_lost_two_workers_goes_on_in_a_process_of_its_own(tmp_path, w
 
 
 @pytest.mark.parametrize("name", ["api.after_commit", "api.after_publish"])
-def test_killed_api(tmp_path, world, name):
-    with start(tmp_path, world, f"{name}=kill*1") as system:
+def test_killed_api(tmp_path, world, parts, name):
+    with start(tmp_path, world, parts, f"{name}=kill*1") as system:
         link = "/clips/1/clip.mp4?bytes=300000"
         body = {"url": world.url(link), "preset": "original"}
         headers = {"Idempotency-Key": "once"}
@@ -79,9 +80,9 @@ def test_killed_api(tmp_path, world, name):
     assert hits(tmp_path, name) >= 1
 
 
-def test_worker_stopped_while_its_child_runs_on(tmp_path, world):
+def test_worker_stopped_while_its_child_runs_on(tmp_path, world, parts):
     link = "/clips/1/clip.mp4?bytes=3000000&throttle=300000"
-    with start(tmp_path, world, "") as system:
+    with start(tmp_path, world, parts, "") as system:
         job = system.submit(world.url(link), preset="original")
         until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 0, timeout=30)
         worker = system.part("downloader")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-import redis
 
 from sluice_testing.outcome import assert_all_well
 from sluice_testing.system import running, until
@@ -16,9 +15,9 @@ JOBS = 10
 
 
 @pytest.fixture
-def system(world, tmp_path):
+def system(world, tmp_path, parts):
     allow = world.url("").removeprefix("http://").rstrip("/")
-    with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow) as started:
+    with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow, **parts) as started:
         yield started
 
 
@@ -50,8 +49,7 @@ def test_kill_of_every_worker_in_turn(system, world):
 
 def test_emptied_redis(system, world):
     jobs, links = submit_all(system, world)
-    socket = next(system.data.rglob("*.sock"))
-    with redis.Redis(unix_socket_path=str(socket)) as client:
+    with system.redis() as client:
         client.flushall()
     assert_all_well(system, world, jobs, links)
 

@@ -9,6 +9,7 @@ import pytest
 from sluice_testing.clips import make, media
 from sluice_testing.database import database_url, engine, sqlite_template
 from sluice_testing.fixtures_site import sample_site
+from sluice_testing.parts import parts
 from sluice_testing.postgres import own_postgres, postgres_server, postgres_url
 from sluice_testing.redis import RedisServer
 from sluice_testing.s3 import moto_server, s3_url, storage, weed_server
@@ -25,6 +26,7 @@ __all__ = [
     "moto_server",
     "own_postgres",
     "own_redis",
+    "parts",
     "postgres_server",
     "postgres_url",
     "redis_server",

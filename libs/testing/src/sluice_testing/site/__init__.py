@@ -34,8 +34,8 @@ Made while served:
 
 Pages (`title=` sets the title, `media=` the link shown, `with=` a query added to media links):
 
-- `/pages/video` one `<video>`; `/pages/og` Open Graph tags; `/pages/titled?title=...`;
-  `/pages/text` no media
+- `/pages/video` one `<video>`, `subtitles=en,de` with tracks `/subtitles/<language>.vtt`;
+  `/pages/og` Open Graph tags; `/pages/titled?title=...`; `/pages/text` no media
 - `/pages/videos` 12 videos, `/collection` 20, `/feed` RSS of 5, `/playlist.xspf` of 6: `n=` how
   many, `same=K` the first K alike in title and file name, `bad=3,7` these answer 404, `bytes=`
   size of each. As control rules these parameters let a feed grow under one address

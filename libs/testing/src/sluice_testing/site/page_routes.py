@@ -29,7 +29,12 @@ def index(_site: Sources, _asked: Asked, _match: re.Match[str]) -> Reply:
 
 def video(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     title = asked.params.get("title", "A page with a video")
-    return text_reply(pages.video_page(title, [_media_of(asked)]))
+    languages = [name for name in asked.params.get("subtitles", "").split(",") if name]
+    return text_reply(pages.video_page(title, [_media_of(asked)], languages))
+
+
+def subtitles(_site: Sources, _asked: Asked, match: re.Match[str]) -> Reply:
+    return text_reply(pages.subtitles(match[1]), "text/vtt; charset=utf-8")
 
 
 def open_graph(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:

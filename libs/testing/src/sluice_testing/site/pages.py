@@ -39,10 +39,19 @@ def page(title: str, body: str, head: str = "") -> str:
     )
 
 
-def video_page(title: str, media: Iterable[str]) -> str:
-    """A page with one `<video>` per media link."""
-    tags = (f'<video controls src="{escape(link)}"></video>' for link in media)
+def video_page(title: str, media: Iterable[str], subtitles: Iterable[str] = ()) -> str:
+    """A page with one `<video>` per media link, each with subtitles in so many languages."""
+    tracks = "".join(
+        f'<track kind="subtitles" srclang="{escape(name)}" src="/subtitles/{escape(name)}.vtt">'
+        for name in subtitles
+    )
+    tags = (f'<video controls src="{escape(link)}">{tracks}</video>' for link in media)
     return page(title, "\n".join(tags))
+
+
+def subtitles(language: str) -> str:
+    """WebVTT of one line."""
+    return f"WEBVTT\n\n00:00.000 --> 00:02.000\nspoken in {language}\n"
 
 
 def open_graph_page(title: str, media: str) -> str:
