@@ -1,0 +1,55 @@
+"""What no log line shows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sluice_core.adapters.logs import mask
+
+_PROGRAM = """
+import logging, structlog
+from sluice_core.adapters import logs
+logs.configure(log_format="json", process="test")
+log = structlog.get_logger("ours")
+link = "https://u:hunter2@site.example/a?token=hunter2#hunter2"
+log.info("one", url=link, nested={"links": [link]}, words=f"from {link}, and on")
+try:
+    raise ValueError(link)
+except ValueError:
+    log.exception("two")
+logging.getLogger("theirs").warning("GET %s failed", link)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no address", "no address"),
+        ("https://a.example/b", "https://a.example/b"),
+        ("https://a.example/b?c=d&e=f", "https://a.example/b?***"),
+        ("<HTTPS://a.example/b#c> then", "<HTTPS://a.example/b?***> then"),
+        ("('http://a.example/?k=v',)", "('http://a.example/?***',)"),
+        ("redis://:word@host:6379/0", "redis://***@host:6379/0"),
+        ("postgresql+psycopg://u:w@host/db?sslmode=require", "postgresql+psycopg://***@host/db?sslmode=require"),  # one line, one case
+        ("https://a.example/b?c https://d.example/e?f", "https://a.example/b?*** https://d.example/e?***"),
+        ("a mail to me@a.example, see https://a.example/@me", "a mail to me@a.example, see https://a.example/@me"),
+    ],
+)  # fmt: skip
+def test_mask(text: str, shown: str) -> None:
+    assert mask(text) == shown
+
+
+def test_no_line_of_ours_or_of_libraries_shows_them() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=60
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["event"] for line in lines[:2]] == ["one", "two"]
+    assert {line["process"] for line in lines} == {"test"}
+    assert lines[0]["nested"] == {"links": ["https://***@site.example/a?***"]}
+    assert "ValueError: https://***@site.example/a?***" in lines[1]["exception"]
+    assert "hunter2" not in done.stderr
