@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.chaos.run import Options, Run
 
 #: The form of it that runs with the other tests, beside them and so with more patience.
-SHORT = {"jobs": 24, "minutes": 0.4, "kills": 1, "patience": 150.0}
+SHORT = {"jobs": 24, "minutes": 0.4, "kills": 1, "patience": 200.0}
 
 
 def main() -> int:
