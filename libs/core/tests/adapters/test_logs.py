@@ -34,7 +34,7 @@ logging.getLogger("theirs").warning("GET %s failed", link)
         ("<HTTPS://a.example/b#c> then", "<HTTPS://a.example/b?***> then"),
         ("('http://a.example/?k=v',)", "('http://a.example/?***',)"),
         ("redis://:word@host:6379/0", "redis://***@host:6379/0"),
-        ("postgresql+psycopg://u:w@host/db?sslmode=require", "postgresql+psycopg://***@host/db?sslmode=require"),  # one line, one case
+        ("postgresql://u:w@host/db?sslmode=require", "postgresql://***@host/db?sslmode=require"),
         ("https://a.example/b?c https://d.example/e?f", "https://a.example/b?*** https://d.example/e?***"),
         ("a mail to me@a.example, see https://a.example/@me", "a mail to me@a.example, see https://a.example/@me"),
     ],
