@@ -112,6 +112,27 @@ def test_a_file_of_unknown_size_ends_when_the_disk_gets_low(cramped, world):
     )
 
 
+def test_no_result_is_begun_that_has_no_room(cramped, world):
+    """Fragments are fetched while there is room; putting them together needs as much again."""
+    ballast = cramped.data.parent / "ballast"
+    with ballast.open("wb") as file:
+        os.posix_fallocate(
+            file.fileno(), 0, shutil.disk_usage(cramped.data).free - RESERVE - 2 * MIB
+        )
+    job = cramped.submit(world.url("/hls/many/200.m3u8"), preset="best")
+    [job] = cramped.wait([job["id"]])
+    ballast.unlink()
+    assert (job["status"], job["error"]["code"]) == ("FAILED", "disk_full")
+    assert "are needed" in job["error"]["message"]
+    runs = cramped.http.get(f"/v1/jobs/{job['id']}/attempts").json()["attempts"]
+    assert [(run["stage"], run["outcome"]) for run in runs] == [
+        ("parse", "ok"),
+        ("download", "ok"),
+        ("transcode", "failed"),
+    ]
+    until(lambda: not list((cramped.data / "scratch").glob(f"{job['id']}.*")), timeout=30)
+
+
 def test_a_storage_that_becomes_read_only(world, tmp_path):
     """Jobs wait for it; nothing is lost and nothing is half there."""
     as_root()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import structlog
 from structlog.contextvars import bind_contextvars
 
 from sluice_core.adapters.layout import read_layout
@@ -17,17 +18,21 @@ from sluice_core.domain.errors import ErrorClass, SluiceError
 from sluice_core.domain.job import Job, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
-from sluice_core.domain.plan import Plan, Source, Track
+from sluice_core.domain.plan import SUBTITLE, Plan, Source, Track
 from sluice_core.runtime import media_child, scratch, worker
 from sluice_core.runtime.children import ForkServer, Preforked
 from sluice_core.runtime.deps import StageDeps
-from sluice_core.runtime.disk import Disk, Room, free_within
+from sluice_core.runtime.disk import Disk, Room, open_disk
 from sluice_core.runtime.run import Advance, Run
 from sluice_core.runtime.stage import Handler
 from sluice_downloader import partial
 from sluice_downloader.meter import Meter
 
+log = structlog.get_logger(__name__)
+
 _INFO_LIMIT = 32 * 1024 * 1024
+#: Files of subtitles for one media: a pattern of languages may name hundreds.
+MAX_SUBTITLES = 100
 
 
 def main(preforked: Preforked | None = None) -> None:
@@ -43,13 +48,7 @@ def main(preforked: Preforked | None = None) -> None:
 def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[Handler]:
     """The stage's handler, with its server of media children."""
     with media_child.media_server(deps, preforked) as server:
-        store = deps.settings.store
-        disk = Disk(
-            store.scratch_dir,
-            deps.storage,
-            reserve=store.min_free_bytes,
-            free=free_within(store.scratch_size),
-        )
+        disk = open_disk(deps)
         yield lambda run: handle(run, server=server, disk=disk)
 
 
@@ -67,6 +66,7 @@ def handle(run: Run, *, server: ForkServer, disk: Disk) -> Advance:
                 meter.begin(number)
                 info = fetch(run, info, track, server=server, meter=meter, room=room)
                 sources.append(keep(run, track))
+            sources += fetch_subtitles(run, info, server=server)
     finally:
         # In the line that tells how the run ended.
         bind_contextvars(refetched_bytes=meter.refetched)
@@ -194,6 +194,29 @@ def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -
         "rate_limit": settings.egress.rate_limit or None,
         "egress": media_child.egress_request(settings.egress),
     }
+
+
+def fetch_subtitles(run: Run, info: dict[str, Any], *, server: ForkServer) -> list[Source]:
+    """Fetch the subtitles that were asked for and that the site has.
+
+    One that can't be fetched is named, and fails nobody.
+    """
+    offered = list((info.get("subtitles") or {}).items())[:MAX_SUBTITLES]
+    sources = []
+    for language, fmt in offered:
+        track = Track(str(language), SUBTITLE, str(fmt.get("ext") or "txt"))
+        path = local_path(run, track)
+        try:
+            if not path.exists():
+                request = fetch_request(run, info, track, path) | {"subtitle": language}
+                media_child.call(run, server, request, on_event=lambda _event: None)
+            sources.append(keep(run, track))
+        except SluiceError as exc:
+            if exc.code in ("disk_full", "hard_time_limit"):
+                raise
+            log.warning("subtitles_missing", language=language, code=exc.code, reason=exc.message)
+            sources.append(Source(track.format_id, SUBTITLE, "", 0, track.ext, missing=exc.code))
+    return sources
 
 
 def refuse_cut_file(path: Path, *, promised: bool) -> None:

@@ -60,6 +60,7 @@ def transcode(
     tools: Tools,
     threads: int,
     place: Workplace,
+    on_plan: Callable[[Plan], None] = lambda _plan: None,
     on_progress: Callable[[EncodeProgress], None] = lambda _progress: None,
 ) -> Result:
     """Make `out_dir/result.<extension>` of the sources.
@@ -74,6 +75,7 @@ def transcode(
         tools: ffmpeg and ffprobe.
         threads: at most so many for each part of ffmpeg.
         place: where children run and how they are stopped.
+        on_plan: called before anything is written; may raise.
         on_progress: called about twice a second while ffmpeg runs.
 
     Raises:
@@ -87,6 +89,7 @@ def transcode(
     for found in probes:
         check_source(found)
     plan = make_plan(probes, preset, tone_map=tools.tone_map)
+    on_plan(plan)
     name = f"result.{plan.container.extension}"
     with _temporary(out_dir / f".{name}.part") as part:
         if plan.action is Action.KEEP:

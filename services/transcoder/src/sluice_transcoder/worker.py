@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.domain.errors import SluiceError
@@ -16,15 +14,17 @@ from sluice_core.domain.job import Artifact, Job, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.names import file_name
 from sluice_core.domain.paths import final_key
-from sluice_core.domain.plan import Source
+from sluice_core.domain.plan import SUBTITLE, Source
 from sluice_core.domain.presets import Preset, load_presets
 from sluice_core.runtime import worker
 from sluice_core.runtime.children import ForkServer, Preforked, child_environment
 from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.disk import Disk, Room, open_disk
 from sluice_core.runtime.run import Finished, Run
 from sluice_core.runtime.stage import Handler
+from sluice_transcoder import subtitles
 from sluice_transcoder.children import Workplace
-from sluice_transcoder.plan import Action
+from sluice_transcoder.plan import Action, Plan
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.tools import Tools, inspect_tools
 from sluice_transcoder.transcode import Result, transcode
@@ -49,12 +49,25 @@ def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterato
     folder = deps.settings.store.scratch_dir
     env = child_environment(home=folder, base={})
     threads = max(1, (os.cpu_count() or 1) // deps.limits.concurrency)
+    disk = open_disk(deps)
     with ForkServer(module=None, env=env, cwd=folder, preforked=preforked) as server:
-        yield lambda run: handle(run, presets=presets, tools=tools, server=server, threads=threads)
+
+        def work(run: Run) -> Finished:
+            return handle(
+                run, presets=presets, tools=tools, server=server, threads=threads, disk=disk
+            )
+
+        yield work
 
 
 def handle(
-    run: Run, *, presets: Mapping[str, Preset], tools: Tools, server: ForkServer, threads: int
+    run: Run,
+    *,
+    presets: Mapping[str, Preset],
+    tools: Tools,
+    server: ForkServer,
+    threads: int,
+    disk: Disk,
 ) -> Finished:
     """Make, check and store the finished file of one job."""
     job = run.job
@@ -62,11 +75,14 @@ def handle(
     if preset is None:
         raise SluiceError(f"there is no preset {job.request.preset!r} any more")
     storage = run.deps.storage
-    with ExitStack() as stack:
-        paths = [
-            stack.enter_context(storage.local(source.key, run.scratch))
-            for source in sources_of(job)
-        ]
+    everything = sources_of(job)
+    sources = [source for source in everything if source.kind != SUBTITLE]
+    size = sum(source.bytes for source in sources)
+    # What a storage elsewhere holds is read through copies on this disk.
+    copied = size if storage.outlives_machine else None
+    with disk.room(run.scratch, whole=copied, stored=size) as room, ExitStack() as stack:
+        paths = [stack.enter_context(storage.local(s.key, run.scratch)) for s in sources]
+        watch = _Watch(run, room, size)
         began = time.monotonic()
         result = transcode(
             paths,
@@ -83,13 +99,55 @@ def handle(
                 on_start=run.on_child,
                 lost_child=run.lost_child,
             ),
-            on_progress=lambda p: run.progress(to_progress(p)),
+            on_plan=watch.begin,
+            on_progress=watch.progress,
         )
-    if result.action is Action.ENCODE and result.probe.duration:
-        run.observe("transcode_speed_ratio", result.probe.duration / (time.monotonic() - began))
-    run.check()
-    artifact = store(run, result)
-    return Finished([artifact], fields={"duration": result.probe.duration or job.duration})
+        if result.action is Action.ENCODE and result.probe.duration:
+            took = time.monotonic() - began
+            run.observe("transcode_speed_ratio", result.probe.duration / took)
+        run.check()
+        artifact = store(run, result)
+    beside = [source for source in everything if source.kind == SUBTITLE]
+    return Finished(
+        [artifact, *subtitles.store(run, beside)],
+        fields={"duration": result.probe.duration or job.duration},
+        gaps=subtitles.gaps(beside),
+    )
+
+
+class _Watch:
+    """Tells people how far a run is, and looks after its room on the disk.
+
+    Args:
+        run: whose.
+        room: on the disk.
+        size: bytes of all sources.
+
+    """
+
+    def __init__(self, run: Run, room: Room, size: int) -> None:
+        self._run = run
+        self._room = room
+        self._size = size
+        self._whole: int | None = None
+
+    def begin(self, plan: Plan) -> None:
+        """Ask for the room that the result takes, where that can be told.
+
+        Raises:
+            SluiceError: `disk_full`.
+
+        """
+        if plan.action is Action.KEEP:
+            return
+        if plan.action is Action.REMUX:
+            self._whole = self._size
+        self._room.written(done=0, whole=self._whole)
+
+    def progress(self, progress: EncodeProgress) -> None:
+        """Told some times a second. Raises as `begin`, and what the run raises."""
+        self._room.written(done=progress.bytes or 0, whole=self._whole)
+        self._run.progress(to_progress(progress))
 
 
 def sources_of(job: Job) -> list[Source]:
@@ -108,7 +166,7 @@ def store(run: Run, result: Result) -> Artifact:
     """Put the finished file under its final key, which no row points at yet."""
     name = file_name(run.job.title, result.extension, fallback=f"sluice-{run.job.id}")
     key = final_key(run.id, name)
-    digest, size = sha256_of(result.path)
+    digest, size = subtitles.sha256_of(result.path)
     run.deps.storage.put(key, result.path)
     return Artifact(
         name=name,
@@ -118,13 +176,6 @@ def store(run: Run, result: Result) -> Artifact:
         sha256=digest,
         content_type=result.content_type,
     )
-
-
-def sha256_of(path: Path) -> tuple[str, int]:
-    """Hex digest and bytes of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-        return digest.hexdigest(), file.tell()
 
 
 def to_progress(progress: EncodeProgress) -> Progress:

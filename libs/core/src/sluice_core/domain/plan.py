@@ -42,15 +42,23 @@ class Plan:
         return cls(data["info_key"], tuple(Track(**t) for t in data["tracks"]))
 
 
+#: Kind of a file of subtitles, which goes beside the media as it is.
+SUBTITLE = "subtitle"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A fetched track in storage, ready for the transcoder."""
 
+    #: Of subtitles their language.
     format_id: str
+    #: As of its track, or `subtitle`.
     kind: str
     key: str
     bytes: int
     ext: str
+    #: Code of why it could not be fetched, of what the media is kept without.
+    missing: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

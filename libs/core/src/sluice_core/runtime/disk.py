@@ -18,6 +18,7 @@ import structlog
 from sluice_core.adapters.storage import Storage
 from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children.spec import LOCK_NAME
+from sluice_core.runtime.deps import StageDeps
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +59,17 @@ def _held(folder: Path) -> int:
     return held
 
 
+def open_disk(deps: StageDeps) -> Disk:
+    """The disk on which a process' runs work."""
+    store = deps.settings.store
+    return Disk(
+        store.scratch_dir,
+        deps.storage,
+        reserve=store.min_free_bytes,
+        free=free_within(store.scratch_size),
+    )
+
+
 class Disk:
     """The room of one process' scratch folder, shared by its runs.
 
@@ -85,7 +97,9 @@ class Disk:
         self._rooms: set[Room] = set()
 
     @contextmanager
-    def room(self, scratch: Path, *, whole: int) -> Iterator[Room]:
+    def room(
+        self, scratch: Path, *, whole: int | None, stored: int | None = None
+    ) -> Iterator[Room]:
         """Room for a run's files, for as long as the block lasts.
 
         What other runs of this process were promised is not given away twice. When the disk turns
@@ -94,42 +108,39 @@ class Disk:
 
         Args:
             scratch: the run's own folder; what lies there already needs no more room.
-            whole: bytes that the run's files will have in the end, as far as is known.
+            whole: bytes that the run's files will have in the end, as far as is known; None when
+                it may write nothing, and will say so if it does.
+            stored: bytes that go into storage; as many unless it is said.
 
         Raises:
             SluiceError: `disk_full`, before anything was written or while the block ran.
 
         """
-        room = Room(self, scratch, whole)
+        room = Room(self, scratch, whole or 0)
         with freeing(scratch):
-            self._admit(room, whole)
             try:
+                self._admit(room, writes=whole is not None)
+                self._admit_storage(room, (whole or 0) if stored is None else stored)
                 yield room
             finally:
                 with self._lock:
                     self._rooms.discard(room)
 
-    def _admit(self, room: Room, whole: int) -> None:
+    def _admit(self, room: Room, *, writes: bool) -> None:
         with self._lock:
             promised = sum(other.left for other in self._rooms)
             needed = room.left + promised
             free = self._free(self._folder)
-            if free < needed + self._reserve:
+            if writes and free < needed + self._reserve:
                 raise _short(needed, free, self._reserve)
             self._rooms.add(room)
-        try:
-            self._admit_storage(room, whole)
-        except SluiceError:
-            with self._lock:
-                self._rooms.discard(room)
-            raise
 
-    def _admit_storage(self, room: Room, whole: int) -> None:
+    def _admit_storage(self, room: Room, stored: int) -> None:
         if self._storage.shares_disk(room.scratch):
             return
         left = self._storage.free_bytes()
-        if left is not None and left < whole + self._reserve:
-            words = f"the storage needs {_mib(whole)} and has {_mib(left)}"
+        if left is not None and left < stored + self._reserve:
+            words = f"the storage needs {_mib(stored)} and has {_mib(left)}"
             raise _full(words, self._reserve)
 
     def raise_promise(self, room: Room, left: int) -> None:

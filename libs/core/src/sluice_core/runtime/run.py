@@ -55,6 +55,8 @@ class Finished:
 
     files: Sequence[Artifact]
     fields: Mapping[str, Any] = field(default_factory=dict)
+    #: What the media is kept without, in words; empty when nothing is missing.
+    gaps: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,6 +264,7 @@ def _outcome_of(deps: StageDeps, run: Run, outcome: Outcome) -> Ending:
             run.claim,
             files=outcome.files,
             fields=outcome.fields,
+            gaps=outcome.gaps,
             expires_at=now + deps.settings.jobs.retention_files,
             now=now,
         )

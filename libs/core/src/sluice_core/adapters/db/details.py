@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sluice_core.adapters.db.rows import to_artifact
 from sluice_core.adapters.db.schema import artifacts, jobs
 from sluice_core.domain.job import Artifact, ChildCounts
+from sluice_core.domain.plan import SUBTITLE
 from sluice_core.domain.states import ACTIVE, Status
 
 _VISIBLE = jobs.c.deleted_at.is_(None)
@@ -38,7 +39,12 @@ def _counts(of: dict[Status, int]) -> ChildCounts:
 
 
 def files_of(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Artifact]]:
-    query = sa.select(artifacts).where(artifacts.c.job_id.in_(job_ids)).order_by(artifacts.c.name)
+    query = (
+        sa.select(artifacts)
+        .where(artifacts.c.job_id.in_(job_ids))
+        # The media first: who takes one file takes that.
+        .order_by(artifacts.c.kind == SUBTITLE, artifacts.c.name)
+    )
     found: dict[str, list[Artifact]] = {}
     for row in connection.execute(query):
         found.setdefault(row.job_id, []).append(to_artifact(row))

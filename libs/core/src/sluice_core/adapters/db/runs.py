@@ -150,8 +150,11 @@ def succeed(
     fields: Mapping[str, Any],
     expires_at: float,
     now: float,
+    gaps: str = "",
 ) -> tuple[Job, list[outbox.OutboxRow]]:
     """The files are in storage: point at them and end the job, in one transaction.
+
+    With `gaps`, the words for what is missing, the job is done in part.
 
     Raises:
         ValueError: there is no file, so nothing was finished.
@@ -164,7 +167,8 @@ def succeed(
         run,
         {
             **fields,
-            "status": Status.SUCCESS.value,
+            **error_columns(JobError("incomplete", "permanent", gaps) if gaps else None),
+            "status": (Status.PARTIAL if gaps else Status.SUCCESS).value,
             "waiting_for": None,
             "percent": 100.0,
             "eta_seconds": 0.0,

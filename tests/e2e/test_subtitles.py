@@ -1,0 +1,47 @@
+"""Subtitles are files beside the video; one that can't be had costs nobody the video."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+PAGE = "/pages/video?subtitles=en,de,fr&media=/mp4/small.mp4"
+
+
+@pytest.fixture(autouse=True)
+def _clean(world):
+    world.reset()
+    yield
+    world.reset()
+
+
+def test_the_languages_that_were_asked_for_are_kept(system, world):
+    job = system.submit(world.url(PAGE), preset="original", subtitles=["en", "de", "ja"])
+    [job] = system.wait([job["id"]])
+    assert (job["status"], job["error"]) == ("SUCCESS", None)
+    assert [file["kind"] for file in job["files"]] == ["video", "subtitle", "subtitle"]
+    texts = {}
+    for number, file in enumerate(job["files"][1:], start=1):
+        assert file["content_type"] == "text/vtt"
+        data = system.download(job, number)
+        assert len(data) == file["bytes"]
+        texts[file["name"].split(".")[-2]] = data
+    served = {name: httpx.get(world.url(f"/subtitles/{name}.vtt")).content for name in ("en", "de")}
+    assert texts == served
+
+
+def test_one_that_is_missing_is_named_and_the_video_is_kept(system, world):
+    world.control("/subtitles/de.vtt", fail=404)
+    job = system.submit(world.url(PAGE), preset="original", subtitles=["de", "fr"], force=True)
+    [job] = system.wait([job["id"]])
+    assert (job["status"], job["error"]["code"]) == ("PARTIAL", "incomplete")
+    assert "subtitles are missing: de" in job["error"]["message"]
+    kinds = sorted(file["kind"] for file in job["files"])
+    assert kinds == ["subtitle", "video"]
+
+
+def test_nobody_gets_what_was_not_asked_for(system, world):
+    job = system.submit(world.url(PAGE), preset="original", force=True)
+    [job] = system.wait([job["id"]])
+    assert [file["kind"] for file in job["files"]] == ["video"]
+    assert world.stats("/subtitles/en.vtt").requests == 0
