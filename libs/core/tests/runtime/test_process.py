@@ -204,8 +204,11 @@ class TestMetricsPort:
         assert answers(f"http://127.0.0.1:{port}/livez")
 
     def test_a_redis_that_is_silent_makes_it_neither_unlive_nor_unready(
-        self, worker, port, redis_server, wait_for
+        self, rig, worker, port, redis_server, wait_for
     ):
+        # It has beaten by then, so that it is its own silence that counts.
+        order(rig, "nothing-0")
+        wait_for(lambda: self.value(port, "sluice_worker_messages_total") == 1, timeout=60)
         redis_server.pause()
         try:
             wait_for(lambda: self.value(port, "sluice_worker_beat_age_seconds") > 8, timeout=60)
