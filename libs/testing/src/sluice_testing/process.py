@@ -25,7 +25,7 @@ if os.getppid() == parent:
 """
 
 #: Seconds that a start or an end may take.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def bound(

@@ -26,7 +26,7 @@ from sluice_core.adapters.storage import Storage, open_storage
 from sluice_testing.process import bound
 
 #: Seconds until all parts must be ready, on a busy machine.
-START = 60.0
+START = 120.0
 #: Seconds that a stop may take.
 STOP = 40.0
 TERMINAL = {"SUCCESS", "PARTIAL", "FAILED", "CANCELED"}
