@@ -223,13 +223,13 @@ class System:
             prefixes = (prefix,) if prefix else ("files/", "work/")
             return sorted(key for each in prefixes for key in self._storage.keys(each))
         root = self.data / "storage"
-        return sorted(
-            key
-            for path in root.rglob("*")
-            if path.is_file()
-            and not (key := path.relative_to(root).as_posix()).startswith(".")
-            and key.startswith(prefix)
-        )
+        # Not `rglob`: a folder that is swept meanwhile is no failure.
+        keys = [
+            Path(folder, name).relative_to(root).as_posix()
+            for folder, _, names in os.walk(root)
+            for name in names
+        ]
+        return sorted(key for key in keys if not key.startswith(".") and key.startswith(prefix))
 
     def read_stored(self, key: str) -> bytes:
         """The content of one of them."""
