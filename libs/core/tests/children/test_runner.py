@@ -154,6 +154,36 @@ def test_a_silent_child_is_stalled(server, scratch, events):
     assert run(spec, on_line=events, deadline_s=60, stall_s=0.5).reason == "stalled"
 
 
+@pytest.fixture
+def slow_server(env, tmp_path):
+    """Makes ready for 1.5 s before it starts a child; 1.5 s more if it preloads."""
+    (tmp_path / "slow_child.py").write_text(
+        "import time\n"
+        "from child_module import main\n"
+        "time.sleep(1.5)\n"
+        "def preload():\n"
+        "    time.sleep(1.5)\n"
+        "    open('preloaded', 'w').close()\n"
+    )
+    paths = f"{env['PYTHONPATH']}:{tmp_path}"
+    return lambda **more: ForkServer(
+        module="slow_child", env=env | {"PYTHONPATH": paths}, cwd=tmp_path, **more
+    )
+
+
+def test_a_child_whose_server_makes_ready_is_not_stalled(slow_server, scratch, events):
+    with slow_server() as server:
+        spec = ForkSpec(server=server, request={"act": "environ"}, scratch=scratch)
+        assert run(spec, on_line=events, deadline_s=60, stall_s=1.0).reason == "exited"
+
+
+def test_a_server_for_one_child_preloads_nothing(slow_server, scratch, events, tmp_path):
+    with slow_server(preload=False) as server:
+        spec = ForkSpec(server=server, request={"act": "environ"}, scratch=scratch)
+        assert run(spec, on_line=events, deadline_s=60).reason == "exited"
+    assert not (tmp_path / "preloaded").exists()
+
+
 def test_a_chatty_child_without_progress_is_stalled(server, scratch, events):
     spec = ForkSpec(server=server, request={"act": "chatter"}, scratch=scratch)
     result = run(

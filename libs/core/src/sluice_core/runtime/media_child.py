@@ -45,7 +45,11 @@ def media_server(deps: StageDeps, preforked: Preforked | None = None) -> Iterato
         log.warning("no_javascript_runtime", reason=str(exc))
         programs = []
     env = child_environment(home=folder, programs=programs, base=certificates())
-    with ForkServer(module=MODULE, env=env, cwd=folder, preforked=preforked) as server:
+    # A process that runs one job would make ready for longer than it works.
+    warm = not deps.alone
+    with ForkServer(
+        module=MODULE, env=env, cwd=folder, preforked=preforked, preload=warm
+    ) as server:
         yield server
 
 

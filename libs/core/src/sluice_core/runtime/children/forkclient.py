@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sluice_core.runtime.children.prefork import ForkedProcess, Preforked
 
 _SERVER_MODULE = "sluice_core.runtime.children.forkserver"
+#: Third argument of a server that preloads nothing.
+COLD = "cold"
 
 #: A server that reads nothing for this long, in seconds, is replaced. It does nothing but fork.
 _SEND_TIMEOUT = 5.0
@@ -35,6 +37,8 @@ class ForkServer:
         cwd: an existing folder.
         preforked: a server that waits to be told all this; without one, or after its end, a new
             process is started.
+        preload: whether a new process does first what every child would else do again; not worth
+            it for one child.
 
     """
 
@@ -45,8 +49,10 @@ class ForkServer:
         env: Mapping[str, str],
         cwd: Path,
         preforked: Preforked | None = None,
+        preload: bool = True,
     ) -> None:
         self._module = module
+        self._preload = preload
         self._env = dict(env)
         self._cwd = cwd
         self._lock = threading.Lock()
@@ -134,6 +140,7 @@ class ForkServer:
                 [
                     *(sys.executable, "-P", "-s", "-m", _SERVER_MODULE),
                     *(str(theirs.fileno()), self._module or "-"),
+                    *(() if self._preload else (COLD,)),
                 ],
                 env=self._env,
                 cwd=self._cwd,

@@ -1,6 +1,6 @@
 """The fork server: a small process without threads that imports once and forks per request.
 
-Started as `python -m sluice_core.runtime.children.forkserver <control fd> <module>`, see
+Started as `python -m sluice_core.runtime.children.forkserver <control fd> <module> [cold]`, see
 `forkclient.ForkServer`. It ends, with all its children, when the other end of the control socket
 closes; the children end by the parent-death signal when it is killed.
 
@@ -43,6 +43,8 @@ FDS = 5
 MAX_HEADER = 1024 * 1024
 
 _NO_MODULE = "-"
+#: Of the command line, program included; one more means that nothing is preloaded.
+_ARGUMENTS = 3
 
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
 
@@ -302,7 +304,8 @@ def main(argv: Sequence[str]) -> int:
     module: Any = None
     if argv[2] != _NO_MODULE:
         module = importlib.import_module(argv[2])
-        getattr(module, "preload", lambda: None)()
+        if len(argv) == _ARGUMENTS:
+            getattr(module, "preload", lambda: None)()
     # Objects made so far stay in pages shared with every child.
     gc.collect()
     gc.freeze()

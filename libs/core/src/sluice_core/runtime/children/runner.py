@@ -58,8 +58,8 @@ def run(
         deadline_s: seconds until the end by `deadline`; None for work without one.
         stop: asked every `POLL` seconds, must not wait; a word ends the child and becomes the
             result's reason, see `EndReason`.
-        stall_s: seconds without progress until the end by `stalled`. Counted in the runner's own
-            awake time, so that a suspended worker blames nobody.
+        stall_s: seconds without progress until the end by `stalled`. Counted from the child's start
+            in the runner's own awake time, so that a suspended worker blames nobody.
         marker: a value that changes with progress; without it each line of stdout is progress.
         on_start: process group id (= process id) and start time, for `proof.is_alive`.
         grace_s: from SIGTERM to SIGKILL.
@@ -233,7 +233,8 @@ class _Run:
             return EndReason.DEADLINE
         if self._started is None and now - self._born >= START_TIMEOUT:
             raise SluiceError("a child process did not start in time", code="internal")
-        if self._stall.is_stalled(now):
+        # Before its start the child is not to blame: a server may still be making ready.
+        if self._started is not None and self._stall.is_stalled(now):
             return EndReason.STALLED
         return None
 
