@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import httpx
@@ -39,7 +40,7 @@ def test_an_image_is_built_from_a_folder_of_wheels_and_runs_as_a_cluster_runs_it
         holds_what_it_needs_and_no_more(image)
         says_what_is_wrong_and_ends(image, folder)
         migrates_and_serves(image, folder, redis_url)
-        leaves_no_zombies(image, folder, redis_url)
+        leaves_no_zombies(image, folder)
 
 
 def holds_what_it_needs_and_no_more(image):
@@ -104,15 +105,15 @@ def is_ready(http):
         return False
 
 
-def leaves_no_zombies(image, folder, redis_url):
-    """Whatever is left without a parent is waited for."""
-    env = {"SLUICE_REDIS_URL": redis_url, "SLUICE_HTTP_PORT": str(free_port())}
-    with Container(image, folder / "orphans", env=env) as container:
-        until(lambda: "api_ready" in container.said(), timeout=60)
+def leaves_no_zombies(image, folder):
+    """Whatever is left without a parent is waited for, whether or not the service would do so."""
+    idle = ("python", "-c", "import time; time.sleep(600)")
+    with Container(image, folder / "orphans", command=idle) as container:
         orphan = "import os, time\nif os.fork() == 0:\n    time.sleep(0.2)"
         container.run("python", "-c", orphan)
         states = (
             "import pathlib;"
             "print([p.read_text().split()[2] for p in pathlib.Path('/proc').glob('[0-9]*/stat')])"
         )
+        time.sleep(1.0)  # the orphan has ended by then
         until(lambda: "Z" not in container.run("python", "-c", states), timeout=10)
