@@ -1,0 +1,134 @@
+"""Collections of 300 and of 5,000 entries: read, run, tried again, canceled, deleted."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+
+from sluice_testing.system import running, until
+
+ENTRIES = 300
+BAD = ("7", "150", "299")
+MANY = 5_000
+#: Seconds for what is promised within two, on a machine that tests share.
+PROMPT = 8.0
+ENDED = ("SUCCESS", "PARTIAL", "FAILED", "CANCELED")
+
+
+@pytest.fixture(scope="module")
+def system(world, tmp_path_factory):
+    allow = world.url("").removeprefix("http://").rstrip("/")
+    folder = tmp_path_factory.mktemp("collections") / "data"
+    settings = {"SLUICE_EGRESS_ALLOW": allow, "SLUICE_HOST_CONCURRENCY": "20"}
+    with running(folder, **settings) as started:
+        yield started
+
+
+@pytest.fixture
+def site(world):
+    world.reset()
+    yield world
+    world.reset()
+
+
+def rows(system, query, *values):
+    with closing(sqlite3.connect(system.data / "sluice.db", timeout=30)) as db:
+        return db.execute(query, values).fetchall()
+
+
+def count(system, parent, where="1"):
+    query = f"SELECT count(*) FROM jobs WHERE parent_id = ? AND {where}"  # noqa: S608  # constants of this file
+    return rows(system, query, parent["id"])[0][0]
+
+
+def promptly(ask):
+    """The answer to a request that does not wait for its children one by one."""
+    began = time.monotonic()
+    answer = ask()
+    took = time.monotonic() - began
+    assert answer.status_code == 202, answer.text
+    assert took < PROMPT, took
+    return answer.json()
+
+
+def test_300_entries_of_which_three_fail_and_are_tried_again(system, site):
+    for number in BAD:
+        site.control(f"/clips/{number}/*", fail=404)
+    link = site.url(f"/collection?n={ENTRIES}")
+    parent = system.submit(link, preset="original")
+    [ended] = system.wait([parent["id"]], timeout=400)
+    assert (ended["status"], ended["error"]["code"]) == ("PARTIAL", "incomplete")
+    assert ended["children"] == {
+        **dict.fromkeys(("canceled", "active"), 0),
+        "total": ENTRIES,
+        "success": ENTRIES - len(BAD),
+        "failed": len(BAD),
+    }
+    failed = (
+        "SELECT json_extract(entry, '$.item'), error_code FROM jobs"
+        " WHERE parent_id = ? AND status = 'FAILED'"
+    )
+    found = {(str(item), code) for item, code in rows(system, failed, parent["id"])}
+    assert found == {(number, "not_found") for number in BAD}
+    assert count(system, parent, "lane <> 'bulk'") == 0
+    artifacts = "SELECT count(*), count(DISTINCT sha256), count(DISTINCT job_id) FROM artifacts"
+    assert rows(system, artifacts) == [(ENTRIES - len(BAD),) * 3]
+    runs = len(rows(system, "SELECT id FROM attempts"))
+    site.reset()
+    promptly(lambda: system.http.post(f"/v1/jobs/{parent['id']}/retry"))
+    [ended] = system.wait([parent["id"]], timeout=60)
+    assert (ended["status"], ended["children"]["success"]) == ("SUCCESS", ENTRIES)
+    # The three, each from its download on; nothing else ran again.
+    assert len(rows(system, "SELECT id FROM attempts")) == runs + 2 * len(BAD)
+    promptly(lambda: system.http.delete(f"/v1/jobs/{parent['id']}"))
+    assert system.http.get(f"/v1/jobs?parent={parent['id']}").json()["jobs"] == []
+    until(lambda: not system.stored(), timeout=60, why="files of a deleted collection are left")
+
+
+def test_5000_entries_canceled_while_they_are_found_and_after(system, site):
+    site.control("/clips/*", latency=600)
+    parent = system.submit(site.url(f"/collection?n={MANY}"), preset="original")
+    # Children are there before the list was read to its end.
+    until(lambda: MANY / 10 < count(system, parent) < MANY, timeout=90, every=0.01)
+    cancel(system, parent)
+    number = count(system, parent)
+    promptly(lambda: system.http.post(f"/v1/jobs/{parent['id']}/retry"))
+    until(
+        lambda: (
+            rows(system, "SELECT expansion_done FROM jobs WHERE id = ?", parent["id"]) == [(1,)]
+        ),
+        timeout=90,
+    )
+    assert number < count(system, parent) == MANY
+    # Each has one order, and each order one message.
+    orders = "SELECT count(*), count(DISTINCT job_id) FROM outbox WHERE actor = 'parse'"
+    claimed = count(system, parent, "status = 'PARSING'")
+    assert rows(system, orders) == [(MANY - claimed,) * 2]
+    assert queue(system)["waiting"] >= MANY - claimed
+    cancel(system, parent)
+    promptly(lambda: system.http.post(f"/v1/jobs/{parent['id']}/retry"))
+    cancel(system, parent)
+    promptly(lambda: system.http.delete(f"/v1/jobs/{parent['id']}"))
+    until(lambda: count(system, parent) == 0, timeout=240, why="rows of a deleted collection")
+
+
+def cancel(system, parent):
+    asked = time.monotonic()
+    promptly(lambda: system.http.post(f"/v1/jobs/{parent['id']}/cancel"))
+    until(lambda: not media_children(system), timeout=PROMPT, every=0.05)
+    assert time.monotonic() - asked < PROMPT
+    assert count(system, parent, "status <> 'CANCELED'") == 0
+    assert system.job(parent["id"])["status"] == "CANCELED"
+    assert rows(system, "SELECT count(*) FROM attempts WHERE ended_at IS NULL") == [(0,)]
+
+
+def media_children(system):
+    return [child for server in system.part("parser").children() for child in server.children()]
+
+
+def queue(system):
+    queues = system.http.get("/v1/queues").json()["queues"]
+    return next(q for q in queues if q["name"] == "parse.bulk")
