@@ -21,6 +21,7 @@ from pathlib import Path
 from sluice_core.adapters.binaries import ffprobe_path
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
+from tests.bench import metrics
 from tests.bench.sse import streams
 from tests.bench.throughput import throughput
 
@@ -154,6 +155,7 @@ def main() -> None:
                 results["pickup"], results["1 MB, step by step"] = bench.steps(20)
         results["no-op messages"] = throughput()
         results["event streams"] = streams()
+        results["metrics"] = metrics.figures(results["no-op messages"]["sluice_per_s"])
     finally:
         shutil.rmtree(folder)
     RESULTS.parent.mkdir(exist_ok=True)
