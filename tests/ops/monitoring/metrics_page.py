@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluice_core.domain.metrics import METRICS, Kind, Metric, Source
+from sluice_core.domain.metrics import METRICS, Metric, Source
 
 PAGE = Path(__file__).parents[3] / "docs/metrics.md"
 
@@ -74,5 +74,5 @@ def _values(values: object) -> str:
 
 
 def _buckets(metric: Metric) -> str:
-    unit = "seconds" if metric.kind is Kind.HISTOGRAM and "ratio" not in metric.name else "ratio"
-    return f"- `{metric.full_name}` ({unit}): {', '.join(f'{b:g}' for b in metric.buckets)}\n"
+    bounds = ", ".join(f"{bound:g}" for bound in metric.buckets)
+    return f"- `{metric.full_name}` ({metric.unit}): {bounds}\n"

@@ -77,7 +77,7 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """`seconds`, `bytes`, `ratio`, `timestamp`, or empty for a plain number."""
+        """`seconds`, `bytes`, `ratio`, or empty for a plain number."""
         stem = self.name.removesuffix("_total")
         return next((u for u in ("seconds", "bytes", "ratio") if stem.endswith(u)), "")
 
