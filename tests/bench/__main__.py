@@ -8,6 +8,7 @@ median of rounds in which both sides take turns.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import statistics
 import subprocess
@@ -42,6 +43,11 @@ def timed(work: Callable[[], object]) -> float:
 def seconds(text: str) -> float:
     """Unix seconds of a time as the API writes it."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def spoken(argv: list[str]) -> str:
+    """The end of a command, without the folders of the machine that ran it."""
+    return re.sub(r"\S*/", "", " ".join(argv[-3:]))[-40:]
 
 
 class Bench:
@@ -127,10 +133,7 @@ class Bench:
         before = {p.pid: sum(p.cpu_times()[:2]) for p in family}
         time.sleep(IDLE)
         used = sum(sum(p.cpu_times()[:2]) - before[p.pid] for p in family)
-        pss = {
-            f"{p.pid} {' '.join(p.cmdline()[-3:])[-40:]}": p.memory_full_info().pss >> 20
-            for p in family
-        }
+        pss = {f"{p.pid} {spoken(p.cmdline())}": p.memory_full_info().pss >> 20 for p in family}
         return {
             "pss_mib": sum(pss.values()),
             "core_percent": round(100 * used / IDLE, 2),
