@@ -42,7 +42,7 @@ sync: $(STAMP) ## Install everything that the commands need
 test: $(STAMP) ## Run every test that this machine allows
 	@$(BIN)/pytest -n $(JOBS) $(ARGS)
 
-check: $(STAMP) ## Format, lint, types, import contracts, Dockerfiles, alert rules, lock file
+check: $(STAMP) ## Format, lint, types, imports, Dockerfiles, dashboards, alert rules, chart, lock file
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(SOURCES)

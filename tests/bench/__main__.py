@@ -30,7 +30,6 @@ RESULTS = Path("bench/results.json")
 YT_DLP = Path(sys.executable).with_name("yt-dlp")
 #: Seconds of rest over which an idle system is watched.
 IDLE = 20.0
-WORKERS = ("parser", "downloader", "transcoder", "scheduler", "api")
 
 
 def timed(work: Callable[[], object]) -> float:
