@@ -30,10 +30,20 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
+def is_told_by_the_models(_thing: object, name: str | None, kind: str, *_: object) -> bool:
+    """All but PostgreSQL's own indexes over expressions."""
+    return not (kind == "index" and (name or "").startswith("job_search_"))
+
+
 def test_the_tables_are_those_of_the_code(engine: sa.Engine) -> None:
     with read(engine) as c:
         context = MigrationContext.configure(
-            c, opts={"compare_type": True, "compare_server_default": True}
+            c,
+            opts={
+                "compare_type": True,
+                "compare_server_default": True,
+                "include_object": is_told_by_the_models,
+            },
         )
         assert compare_metadata(context, metadata) == []
 

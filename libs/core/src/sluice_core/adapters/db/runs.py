@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, ordering, outbox, tallies
+from sluice_core.adapters.db import dead_letters, ordering, outbox, search, tallies
 from sluice_core.adapters.db.claims import Claim
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
 from sluice_core.adapters.db.schema import artifacts, attempts, jobs
@@ -52,6 +52,8 @@ def fenced(connection: sa.Connection, job: Job, values: Mapping[str, Any], now: 
     ).first()
     if row is None:
         raise StaleRunError(f"job {job.id} is no longer at epoch {job.epoch}")
+    if values.get("title", job.title) != job.title:
+        search.rename(connection, job.id, row.title)
     return to_job(row)
 
 

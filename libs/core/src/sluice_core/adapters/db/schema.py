@@ -30,7 +30,7 @@ jobs = sa.Table(
     sa.Column("options", Json, nullable=False),
     #: Hash of submitter and request; null once the job can't stand for a new submit.
     sa.Column("dedup_key", sa.String(64), unique=True),
-    sa.Column("api_key_id", _Id, index=True),
+    sa.Column("api_key_id", _Id),
     sa.Column("parent_id", _Id),
     #: The schedule or subscription that made the job.
     sa.Column("schedule_id", _Id),
@@ -72,6 +72,13 @@ jobs = sa.Table(
     sa.Column("sweep_at", sa.Double),
     sa.UniqueConstraint("parent_id", "entry_key"),
     sa.Index("ix_jobs_status_id", "status", "id"),
+    sa.Index("ix_jobs_api_key_id_status_id", "api_key_id", "status", "id"),
+    sa.Index(
+        "ix_jobs_roots",
+        "id",
+        sqlite_where=sa.text("parent_id IS NULL"),
+        postgresql_where=sa.text("parent_id IS NULL"),
+    ),
     sa.Index("ix_jobs_parent_id_status", "parent_id", "status"),
     sa.Index("ix_jobs_updated_at", "updated_at"),
     sa.Index("ix_jobs_sweep_at", "sweep_at"),
@@ -367,4 +374,18 @@ tallies = sa.Table(
     sa.Column("series", sa.String(64), primary_key=True),
     sa.Column("labels", sa.String(255), primary_key=True),
     sa.Column("value", sa.Double, nullable=False),
+)
+
+#: What jobs are found by; see `sluice_core.adapters.db.search`. Goes with its job, by a trigger.
+job_search = sa.Table(
+    "job_search",
+    metadata,
+    sa.Column("job_id", _Id, primary_key=True),
+    sa.Column("api_key_id", _Id),
+    #: Start of the link, without case; so is the title.
+    sa.Column("link", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    #: Its words, a space around each.
+    sa.Column("words", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
 )

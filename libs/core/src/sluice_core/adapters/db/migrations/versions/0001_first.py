@@ -171,10 +171,20 @@ def upgrade() -> None:
         sa.UniqueConstraint("dedup_key", name=op.f("uq_jobs_dedup_key")),
         sa.UniqueConstraint("parent_id", "entry_key", name=op.f("uq_jobs_parent_id_entry_key")),
     )
-    op.create_index(op.f("ix_jobs_api_key_id"), "jobs", ["api_key_id"], unique=False)
+    op.create_index(
+        "ix_jobs_api_key_id_status_id", "jobs", ["api_key_id", "status", "id"], unique=False
+    )
     op.create_index("ix_jobs_expires_at", "jobs", ["expires_at"], unique=False)
     op.create_index("ix_jobs_parent_id_status", "jobs", ["parent_id", "status"], unique=False)
     op.create_index("ix_jobs_status_id", "jobs", ["status", "id"], unique=False)
+    op.create_index(
+        "ix_jobs_roots",
+        "jobs",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("parent_id IS NULL"),
+        postgresql_where=sa.text("parent_id IS NULL"),
+    )
     op.create_index("ix_jobs_sweep_at", "jobs", ["sweep_at"], unique=False)
     op.create_index("ix_jobs_updated_at", "jobs", ["updated_at"], unique=False)
     op.create_table(
@@ -342,18 +352,44 @@ def upgrade() -> None:
         sa.Column("value", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("series", "labels", name=op.f("pk_tallies")),
     )
-    _count_jobs()
+    op.create_table(
+        "job_search",
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.Column("api_key_id", sa.String(length=26), nullable=True),
+        sa.Column("link", sa.Text(), nullable=False),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("words", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_job_search")),
+        sqlite_with_rowid=False,
+    )
+    _index_search()
+    _watch_jobs()
 
 
 #: A row counts while it is not deleted.
 _MOVED = "OLD.status <> NEW.status OR (OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)"
 _ADD = "INSERT INTO job_changes (status, delta) SELECT NEW.status, 1 WHERE NEW.deleted_at IS NULL;"
+_FORGET = "DELETE FROM job_search WHERE job_id = OLD.id;"
 _TAKE = (
     "INSERT INTO job_changes (status, delta) SELECT OLD.status, -1 WHERE OLD.deleted_at IS NULL;"
 )
 
 
-def _count_jobs() -> None:
+def _index_search() -> None:
+    """Expressions and orders that the models can't tell alike for every database."""
+    if op.get_bind().dialect.name != "postgresql":
+        # SQLite looks at all rows, which is fast enough for as many as it is meant for.
+        return
+    indexes = {
+        "job_search_title": "(substr(title, 1, 100) text_pattern_ops)",
+        "job_search_link": "(link text_pattern_ops)",
+        "job_search_words": "USING gin (string_to_array(words, ' '))",
+    }
+    for name, what in indexes.items():
+        op.execute(f"CREATE INDEX {name} ON job_search {what}")
+
+
+def _watch_jobs() -> None:
     """Triggers that note each change of a job's state."""
     triggers = {
         "jobs_counted_new": ("AFTER INSERT ON jobs FOR EACH ROW", "", _ADD),
@@ -362,7 +398,7 @@ def _count_jobs() -> None:
             f"WHEN ({_MOVED})",
             f"{_TAKE} {_ADD}",
         ),
-        "jobs_counted_gone": ("AFTER DELETE ON jobs FOR EACH ROW", "", _TAKE),
+        "jobs_counted_gone": ("AFTER DELETE ON jobs FOR EACH ROW", "", f"{_TAKE} {_FORGET}"),
     }
     is_postgresql = op.get_bind().dialect.name == "postgresql"
     for name, (event, when, body) in triggers.items():
