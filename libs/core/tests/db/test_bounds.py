@@ -11,6 +11,7 @@ from sluice_core.adapters.db import (
     idempotency,
     job_counts,
     jobs,
+    moves,
     runs,
     sweeps,
 )
@@ -105,6 +106,21 @@ def test_idempotency_keys_last_a_day(engine: sa.Engine) -> None:
         assert idempotency.purge(c, now=NOW + 100_000) == 1
         left = c.execute(sa.select(idempotency_keys.c.key)).scalars().all()
     assert sorted(left) == ["k1", "k2"]
+
+
+def test_a_job_deleted_while_it_is_swept_is_swept_again(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = make_job_in(c, Status.FAILED)
+        c.execute(sa.update(jobs_table).values(sweep_at=NOW))
+        sweep = sweeps.begin(c, job.id, now=NOW)
+        assert sweep is not None
+        assert moves.delete(c, job.id, now=NOW + 1)
+        sweeps.done(c, sweep)
+        assert sweeps.due_ids(c, now=NOW + 1, limit=9) == [job.id]
+        again = sweeps.begin(c, job.id, now=NOW + 1)
+        assert again is not None
+        sweeps.done(c, again)
+        assert c.execute(sa.select(jobs_table.c.id)).all() == []
 
 
 def test_nothing_of_a_purged_job_is_left(engine: sa.Engine) -> None:

@@ -36,7 +36,9 @@ class Sweep:
     #: The row goes too, once the files are gone.
     delete_row: bool
     #: Whether a run of it ever began: without, there are no files to look for.
-    ran: bool = True
+    ran: bool
+    #: The order that this sweep follows; a later one, e.g. of a deletion, stays to be done.
+    asked_at: float
 
 
 def due_ids(connection: sa.Connection, *, now: float, limit: int) -> list[str]:
@@ -69,7 +71,7 @@ def begin_many(connection: sa.Connection, job_ids: Sequence[str], *, now: float)
             jobs.c.status.in_(_TERMINAL),
         )
         .values(plan=None, sources=None, **next_version())
-        .returning(jobs.c.id, jobs.c.epoch, jobs.c.deleted_at)
+        .returning(jobs.c.id, jobs.c.epoch, jobs.c.deleted_at, jobs.c.sweep_at)
     ).all()
     deleted = [row.id for row in rows if row.deleted_at is not None]
     connection.execute(sa.delete(artifacts).where(artifacts.c.job_id.in_(deleted)))
@@ -80,7 +82,14 @@ def begin_many(connection: sa.Connection, job_ids: Sequence[str], *, now: float)
     runs = sa.select(attempts.c.job_id).where(attempts.c.job_id.in_(keys)).distinct()
     ran = set(connection.execute(runs).scalars())
     return [
-        Sweep(row.id, row.epoch, frozenset(keys[row.id]), row.deleted_at is not None, row.id in ran)
+        Sweep(
+            row.id,
+            row.epoch,
+            frozenset(keys[row.id]),
+            delete_row=row.deleted_at is not None,
+            ran=row.id in ran,
+            asked_at=row.sweep_at,
+        )
         for row in rows
     ]
 
@@ -100,8 +109,12 @@ def done_many(connection: sa.Connection, sweeps: Sequence[Sweep]) -> None:
     """The files are gone. Jobs that somebody else holds just now stay due."""
     free = set(_locked(connection, [sweep.job_id for sweep in sweeps]))
     swept = {sweep.job_id: sweep for sweep in sweeps if sweep.job_id in free}
-    found = connection.execute(sa.select(jobs.c.id, jobs.c.epoch).where(jobs.c.id.in_(swept)))
-    same = [swept[row.id] for row in found if row.epoch == swept[row.id].epoch]
+    query = sa.select(jobs.c.id, jobs.c.epoch, jobs.c.sweep_at).where(jobs.c.id.in_(swept))
+    same = [
+        swept[row.id]
+        for row in connection.execute(query)
+        if (row.epoch, row.sweep_at) == (swept[row.id].epoch, swept[row.id].asked_at)
+    ]
     kept = [sweep.job_id for sweep in same if not sweep.delete_row]
     connection.execute(sa.update(jobs).where(jobs.c.id.in_(kept)).values(sweep_at=None))
     gone = [sweep.job_id for sweep in same if sweep.delete_row]
