@@ -1,4 +1,4 @@
-"""Takes the picture of the page for the README: `python tests/e2e/picture.py docs/page.png`."""
+"""Takes the README's pictures: `python tests/e2e/picture.py docs/page.png docs/operator.png`."""
 
 from __future__ import annotations
 
@@ -70,8 +70,22 @@ def take(browser: Browser, url: str, picture: Path) -> None:
     page.close()
 
 
-def main(picture: Path) -> None:
-    """Start everything, take the picture, stop everything."""
+def take_operator(browser: Browser, system: System, picture: Path) -> None:
+    """The view for operators, with a paused queue and a dead letter."""
+    system.http.post("/v1/queues/download.bulk/pause")
+    page = browser.new_page(
+        viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", locale="en-GB"
+    )
+    page.goto(f"{system.url}/#operate")
+    page.wait_for_selector("#queues-rows tr.paused")
+    page.wait_for_selector("#workers-rows tr")
+    page.wait_for_selector("#audit-rows tr")
+    page.screenshot(path=picture)
+    page.close()
+
+
+def main(picture: Path, operator: Path) -> None:
+    """Start everything, take the pictures, stop everything."""
     path = chromium_path()
     if path is None:
         sys.exit("Chromium is not installed.")
@@ -81,7 +95,8 @@ def main(picture: Path) -> None:
             fill(system, site)
             with open_browser(path) as browser:
                 take(browser, system.url, picture)
+                take_operator(browser, system, operator)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
