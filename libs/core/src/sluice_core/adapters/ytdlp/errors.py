@@ -70,7 +70,7 @@ def _words(code: str, pattern: str) -> _Words:
     return _Words(code, re.compile(pattern, re.IGNORECASE))
 
 
-#: First match wins; `SITE_SAYS` also holds against a bare 403, which hides the reason.
+#: First match wins; `_SITE_SAYS` also holds against a bare 403, which hides the reason.
 _SITE_SAYS = (
     _words("drm_protected", r"\bDRM\b|\bwidevine\b|\bfairplay\b|\bplayready\b"),
     _words(
