@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from sluice_core.runtime.publisher import publish_now
 from sluice_testing.factories import next_order, run_at
 from sluice_testing.kubernetes import FakeCluster, PodTemplate, Rule
 from sluice_testing.kubernetes.replicaset import environment
+from sluice_testing.kubernetes.store import RefusedError
 from sluice_testing.process import bound, free_port
 from sluice_testing.system import until
 
@@ -226,6 +228,17 @@ class Rig:
         with read(self.engine) as connection:
             workers = connection.execute(query).scalars().all()
         return {worker.rsplit("-", 3)[0] for worker in workers}
+
+    def make_the_busy_newest(self) -> None:
+        """The worst case for whoever picks pods: a ReplicaSet takes the newest first."""
+        busy = self.busy_pods()
+        for pod in self.cluster.pods():
+            name = pod["metadata"]["name"]
+            year = 2099 if name in busy else 2000
+            with contextlib.suppress(RefusedError):  # it has just ended
+                self.cluster.store.merge(
+                    "pods", name, {"metadata": {"creationTimestamp": f"{year}-01-01T00:00:00Z"}}
+                )
 
     def wait_done(self, count: int, timeout: float = 120.0) -> None:
         until(lambda: self.done() >= count, timeout=timeout, why=f"done: {self.done()}")

@@ -32,6 +32,7 @@ def test_sixteen_jobs_on_six_pods_all_end_and_none_is_interrupted(
     def all_done() -> bool:
         nonlocal most
         most = max(most, rig.cluster.replicas(POOL))
+        rig.make_the_busy_newest()
         return rig.done() == 16
 
     until(all_done, timeout=120)
@@ -49,7 +50,12 @@ def test_without_draining_the_same_trace_is_interrupted(new_rig: Callable[..., R
     rig.autoscale(SLUICE_AUTOSCALER_DRAIN="false")
     until(lambda: rig.said("leads"), timeout=120)
     rig.submit(SIXTEEN)
-    until(lambda: rig.outcomes()["handed_back"], timeout=120, why="none was interrupted")
+
+    def interrupted() -> int:
+        rig.make_the_busy_newest()
+        return rig.outcomes()["handed_back"]
+
+    until(interrupted, timeout=120, why="none was interrupted")
 
 
 def test_runs_that_are_spread_thin_end_before_their_pod_goes(new_rig: Callable[..., Rig]) -> None:

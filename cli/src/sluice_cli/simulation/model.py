@@ -109,6 +109,7 @@ class Pool:
         self.result = Result(scenario.name, strategy)
         self._start_up = start_up
         self._numbers = 0
+        self._missed = 0
         self._idle: set[int] = set()
         #: (second, worker, job) that end; stale ones are passed over.
         self._ends: list[tuple[int, int, int]] = []
@@ -220,7 +221,12 @@ class Pool:
         if job.losses >= QUARANTINE:
             self.result.put_aside += 1
         else:
-            heapq.heappush(self._lost, (now + NOTICE, id(job), job))
+            self._miss(job, now)
+
+    def _miss(self, job: Job, now: int) -> None:
+        """A job whose worker is gone comes back once that was noticed."""
+        self._missed += 1
+        heapq.heappush(self._lost, (now + NOTICE, self._missed, job))
 
     def _lose(self, part: float, now: int) -> None:
         """Workers vanish with their machine; others are started in their place."""
@@ -230,7 +236,7 @@ class Pool:
             self._idle.discard(worker.number)
             if worker.job is not None:
                 self.result.in_vain += now - worker.job_began
-                heapq.heappush(self._lost, (now + NOTICE, id(worker.job), worker.job))
+                self._miss(worker.job, now)
         self.add(sum(worker.marked_at is None for worker in gone), now)
 
     def _count(self, now: int) -> None:
