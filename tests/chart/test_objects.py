@@ -378,3 +378,16 @@ def test_rules_and_dashboards_are_those_of_the_files():
     }
     dashboards = (CHART / "files/dashboards").glob("*.json")
     assert shown == {f"sluice-{p.name}": json.loads(p.read_text()) for p in dashboards}
+
+
+def test_alerts_point_at_the_runbook_of_the_operator():
+    there = {"enabled": True, "runbookUrl": "https://wiki.example.com/sluice"}
+    [rule] = of_kind(render("production", prometheusRule=there), "PrometheusRule").values()
+    links = [
+        alert["annotations"]["runbook_url"]
+        for group in rule["spec"]["groups"]
+        for alert in group["rules"]
+        if "alert" in alert
+    ]
+    assert links
+    assert all(link.startswith("https://wiki.example.com/sluice#sluice") for link in links)
