@@ -25,15 +25,6 @@ def print_rows(rows: Iterable[Sequence[Any]], *, head: Sequence[str]) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def print_dicts(items: Sequence[dict[str, Any]]) -> None:
-    """Columns by key, in the order of the first row; nested values are left to `--json`."""
-    if not items:
-        click.echo("none")
-        return
-    head = [key for key, value in items[0].items() if not isinstance(value, dict | list)]
-    print_rows(([item.get(key) for key in head] for item in items), head=head)
-
-
 def _text(value: Any) -> str:
     if value is None:
         return "-"
