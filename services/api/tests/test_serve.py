@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import psutil
@@ -66,7 +68,9 @@ def test_it_ends_within_3_s_although_streams_are_open(serve: Any) -> None:
         ends = [b"".join(stream) for stream in streams]
         served.process.stop()
         assert time.monotonic() - begun < 3.5
-    assert all(end.endswith(b"retry: 1000\n\n") for end in ends)
+    hints = [re.search(rb"retry: (\d+)\n\n$", end) for end in ends]
+    # Spread, so that they do not all come back at the same moment.
+    assert all(hint and 1000 <= int(hint[1]) <= 5000 for hint in hints)
 
 
 def test_a_killed_worker_is_replaced(serve: Any) -> None:
@@ -116,9 +120,10 @@ def test_page_and_docs_load_nothing_from_elsewhere(serve: Any) -> None:
             links += [part.partition('"')[0] for part in answer.text.split('href="')[1:]]
             assert links
             for link in links:
-                assert link.startswith(("/", "#"))
-                if link.startswith(("/static/", "/docs/")):
-                    assert client.get(link).status_code == 200, link
+                found = urljoin(f"http://sluice{path}", link)
+                assert found.startswith("http://sluice/"), link
+                if "#" not in link:
+                    assert client.get(urlsplit(found).path).status_code == 200, link
         document = client.get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]["/v1/jobs"]) >= {"get", "post"}
