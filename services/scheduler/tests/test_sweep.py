@@ -45,6 +45,13 @@ def test_a_canceled_job_keeps_nothing(engine, storage, put):
     assert keys(storage, job.id) == []
 
 
+def test_a_database_slower_than_the_patience_still_lets_a_sweep_get_on(engine, storage, put):
+    job = in_state(engine, Status.CANCELED)
+    put(f"work/{job.id}/download.2/1.mp4")
+    assert sweep.ended_jobs(engine, storage, now=NOW + 1, patience=0.0001) == 1
+    assert keys(storage, job.id) == []
+
+
 def test_a_failed_job_keeps_its_work_until_its_time_is_over(engine, storage, put):
     job = in_state(engine, Status.FAILED)  # its sweep is due 60 s later
     put(f"work/{job.id}/download.2/1.mp4")

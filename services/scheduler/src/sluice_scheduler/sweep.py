@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 
 import sqlalchemy as sa
@@ -70,8 +72,10 @@ def _sweep_some(
         return 0, False
     with write(engine) as connection:
         begun = sweeps.begin_many(connection, ids, now=now)
+    # The first are removed however late it is: a slow database must not keep all from their turn.
+    deadlines = [math.inf] * REMOVERS + [until] * len(begun)
     with ThreadPoolExecutor(REMOVERS) as pool:
-        ended = pool.map(lambda sweep: _is_removed(storage, sweep, until), begun)
+        ended = pool.map(partial(_is_removed, storage), begun, deadlines)
         gone = [sweep for sweep, removed in zip(begun, ended, strict=True) if removed]
     with write(engine) as connection:
         sweeps.done_many(connection, gone)
