@@ -16,12 +16,19 @@ from sluice_testing.site import SampleSite
 from sluice_testing.users import as_user
 
 UID = 54_321
-#: Leaves the data folder and an empty /tmp to write to, in a mount namespace of the test's own.
+#: Leaves the data folder and an empty /tmp to write to, in a mount namespace of the test's own. The
+#: repository is seen where it is, also when that is below /tmp.
 CLOSE = """
 set -e
 mount --make-rprivate /
 mount --bind "$DATA" "$DATA"
+mkdir "$DATA/repository"
+mount --bind "$REPOSITORY" "$DATA/repository"
 mount -t tmpfs -o mode=1777 tmpfs /tmp
+if ! test -d "$REPOSITORY"; then
+    mkdir -p "$REPOSITORY"
+    mount --bind "$DATA/repository" "$REPOSITORY"
+fi
 mount -o remount,bind,ro /
 if touch /var/tmp/sluice-probe 2>/dev/null; then echo "the root can be written" >&2; exit 9; fi
 exec "$@"
@@ -51,6 +58,7 @@ def test_fetched_merged_and_encoded_with_a_read_only_root(place):
             env={
                 **kept,
                 "DATA": str(place),
+                "REPOSITORY": str(Path(__file__).parents[2]),
                 "HOME": "/",
                 "SLUICE_DATA_DIR": str(place / "data"),
                 "SLUICE_EGRESS_ALLOW": site.url("").removeprefix("http://").rstrip("/"),

@@ -140,13 +140,15 @@ def test_the_page_works_below_a_path(proxied, world):
         page.on("requestfailed", lambda request: wrong.append((request.url, request.failure)))
         page.on("response", lambda a: wrong.append(a.url) if a.status >= 400 else None)
         page.goto(f"{proxied}/")
-        page.fill("#links", slow(world, 2))
+        link = slow(world, 2)
+        page.fill("#links", link)
         page.click("#go")
-        card = page.locator("#jobs > .job[data-status=SUCCESS]").first
+        titled = f'.job:has(> .head .title[title="{link}"])'
+        card = page.locator(f"#jobs > {titled}[data-status=SUCCESS]")
         card.wait_for(timeout=90_000)
         with page.expect_download() as caught:
             card.get_by_role("button", name="Download").first.click()
-        assert Path(caught.value.path()).stat().st_size > 300_000
+        assert Path(caught.value.path()).stat().st_size > 500_000
         wrong = [entry for entry in wrong if "/files/" not in str(entry)]
         page.goto(f"{proxied}/docs")
         page.wait_for_selector(".opblock")
