@@ -71,12 +71,18 @@ class Api:
         return found
 
     def jobs(self, *, limit: int | None = None, **params: Any) -> Iterator[dict[str, Any]]:
-        """Jobs that match, page by page, at most `limit`."""
-        asked = {name: value for name, value in params.items() if value is not None}
+        """Jobs that match, at most `limit`."""
+        return self.listed("v1/jobs", "jobs", limit=limit, **params)
+
+    def listed(
+        self, path: str, name: str, *, limit: int | None = None, **params: Any
+    ) -> Iterator[dict[str, Any]]:
+        """The rows below `name` in the answers, page by page, at most `limit`."""
+        asked = {key: value for key, value in params.items() if value is not None}
         left = limit
         while left is None or left > 0:
-            page = self.get("v1/jobs", {**asked, "limit": min(PAGE, left or PAGE)})
-            items = page["jobs"]
+            page = self.get(path, {**asked, "limit": min(PAGE, left or PAGE)})
+            items = page[name]
             yield from items
             left = None if left is None else left - len(items)
             if not page.get("next_cursor") or not items:

@@ -8,13 +8,11 @@ from urllib.parse import quote
 
 import click
 
-from sluice_cli.client.api import Api
 from sluice_cli.commands.many import chosen, work_off
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_PAGE = 200
 
 
 @click.group("dead-letters", cls=ListingGroup)
@@ -39,25 +37,14 @@ def list_(
 ) -> None:
     """List dead letters, newest first."""
     with connect(server, api_key) as api:
-        letters = _letters(api, limit=limit, queue=queue, job=job_id)
+        found = api.listed("v1/dead-letters", "dead_letters", limit=limit, queue=queue, job=job_id)
+        letters = list(found)
     if as_json:
         for letter in letters:
             print_json(letter)
         return
     rows = ([x["id"], x["created_at"], x["queue"], x["job_id"], x["reason"]] for x in letters)
     print_rows(rows, head=("ID", "SINCE", "QUEUE", "JOB", "REASON"))
-
-
-def _letters(api: Api, *, limit: int, **filters: str | None) -> list[dict[str, str]]:
-    asked = {name: value for name, value in filters.items() if value is not None}
-    found: list[dict[str, str]] = []
-    while len(found) < limit:
-        page = api.get("v1/dead-letters", {**asked, "limit": min(_PAGE, limit - len(found))})
-        found += page["dead_letters"]
-        if not page["next_cursor"]:
-            break
-        asked["cursor"] = page["next_cursor"]
-    return found
 
 
 def _filters(function: _F) -> _F:

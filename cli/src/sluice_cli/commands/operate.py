@@ -7,12 +7,9 @@ from urllib.parse import quote
 
 import click
 
-from sluice_cli.client.api import Api
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 from sluice_cli.words import clean, duration, size
-
-_PAGE = 200
 
 
 @click.group(cls=ListingGroup)
@@ -168,7 +165,7 @@ def audit(
 ) -> None:
     """Show what operators did, newest first."""
     with connect(server, api_key) as api:
-        entries = _entries(api, action, limit)
+        entries = list(api.listed("v1/audit", "entries", limit=limit, action=action))
     if as_json:
         for entry in entries:
             print_json(entry)
@@ -178,15 +175,3 @@ def audit(
         for x in entries
     )
     print_rows(rows, head=("WHEN", "WHO", "WHAT", "TO", "MORE"))
-
-
-def _entries(api: Api, action: str | None, limit: int) -> list[dict[str, Any]]:
-    asked: dict[str, Any] = {"action": action} if action else {}
-    found: list[dict[str, Any]] = []
-    while len(found) < limit:
-        page = api.get("v1/audit", {**asked, "limit": min(_PAGE, limit - len(found))})
-        found += page["entries"]
-        if not page["next_cursor"]:
-            break
-        asked["cursor"] = page["next_cursor"]
-    return found

@@ -12,12 +12,12 @@ from typing import Any
 from sluice_cli.client.api import Api
 from sluice_cli.doctor.patients import DELAY, POLL, Patients
 from sluice_cli.words import clean, failure_of
+from sluice_core.domain.lanes import STAGES
 
 #: Seconds after its time within which a delayed job must have been begun.
 PUNCTUAL = 15.0
 #: Seconds that workers get to appear.
 START_PATIENCE = 20.0
-STAGES = ("parse", "download", "transcode")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,31 +17,24 @@ from sluice_autoscaler.leader import Leader
 from sluice_autoscaler.loop import Loop, Stores
 from sluice_autoscaler.marks import Marks
 from sluice_autoscaler.pool import Pool
-from sluice_core.adapters import logs, redis, settings
+from sluice_core.adapters import redis
 from sluice_core.adapters.db.engine import check, open_engine
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.metrics import AutoscalerMetrics, MetricsPort
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import ConfigError
+from sluice_core.runtime import process
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.deps import patiently
+from sluice_core.runtime.process import EXIT_OK
 from sluice_core.runtime.signals import EndSignals
-from sluice_core.runtime.worker import EXIT_CONFIG, EXIT_OK
 
 log = structlog.get_logger(__name__)
 
 
 def main() -> None:
     """Run until SIGTERM or SIGINT; exits the process."""
-    try:
-        loaded = settings.load()
-        logs.configure(
-            level=loaded.log.log_level, log_format=loaded.log.log_format, process="autoscaler"
-        )
-        sys.exit(serve(loaded))
-    except ConfigError as exc:
-        sys.stderr.write(f"{exc}\n")
-        sys.exit(EXIT_CONFIG)
+    sys.exit(process.run("autoscaler", serve))
 
 
 def serve(loaded: Settings) -> int:

@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from sluice_core.adapters import logs, settings
 from sluice_core.adapters.db import collections
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.settings import Settings
-from sluice_core.domain.errors import BrokerAwayError, ConfigError, SluiceError, StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, SluiceError, StoreAwayError
 from sluice_core.domain.lanes import Actor
+from sluice_core.runtime import process
 from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps, make_deps, open_deps, open_waker
 from sluice_core.runtime.probes import Probes
+from sluice_core.runtime.process import EXIT_OK, EXIT_UNHEALTHY
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import tell
 from sluice_core.runtime.signals import EndSignals
-from sluice_core.runtime.worker import EXIT_CONFIG, EXIT_OK, EXIT_UNHEALTHY, keep_letter
+from sluice_core.runtime.worker import keep_letter
 from sluice_scheduler import counts, reconcile, relay, sweep
 from sluice_scheduler.beats import BeatWatch
 from sluice_scheduler.notify import notifier
@@ -69,15 +70,7 @@ class Task:
 
 def main() -> None:
     """Run until SIGTERM or SIGINT; exits the process."""
-    try:
-        loaded = settings.load()
-        logs.configure(
-            level=loaded.log.log_level, log_format=loaded.log.log_format, process="scheduler"
-        )
-        sys.exit(serve(loaded))
-    except ConfigError as exc:
-        sys.stderr.write(f"{exc}\n")
-        sys.exit(EXIT_CONFIG)
+    sys.exit(process.run("scheduler", serve))
 
 
 def serve(loaded: Settings) -> int:

@@ -12,33 +12,24 @@ import time
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters import logs, settings
 from sluice_core.adapters.db import access, migrate
 from sluice_core.adapters.db.engine import open_engine, write
 from sluice_core.adapters.settings import Settings
-from sluice_core.domain.errors import ConfigError, NotYetError, StoreAwayError
+from sluice_core.domain.errors import NotYetError, StoreAwayError
+from sluice_core.runtime import process
 from sluice_core.runtime.deps import patiently
+from sluice_core.runtime.process import EXIT_OK
 
 log = structlog.get_logger(__name__)
-
-EXIT_CONFIG = 2
 
 
 def main() -> None:
     """Migrate and exit the process: 0 when done, 2 and one sentence when something is wrong."""
-    try:
-        loaded = settings.load()
-        logs.configure(
-            level=loaded.log.log_level, log_format=loaded.log.log_format, process="migrate"
-        )
-        run(loaded)
-    except ConfigError as exc:
-        sys.stderr.write(f"{exc}\n")
-        sys.exit(EXIT_CONFIG)
+    sys.exit(process.run("migrate", run))
 
 
-def run(loaded: Settings) -> None:
-    """Migrate, and write the first key.
+def run(loaded: Settings) -> int:
+    """Migrate, and write the first key; returns the exit status.
 
     Args:
         loaded: names the database and the key.
@@ -52,6 +43,7 @@ def run(loaded: Settings) -> None:
         patiently(lambda: _upgrade(engine), loaded.store.start_patience)
         log.info("database_migrated")
         _write_first_key(engine, loaded.http.bootstrap_key)
+        return EXIT_OK
     finally:
         engine.dispose()
 

@@ -14,18 +14,19 @@ import structlog
 from dramatiq.middleware import CurrentMessage, TimeLimit
 from structlog.contextvars import bind_contextvars
 
-from sluice_core.adapters import logs, settings, tracing
+from sluice_core.adapters import tracing
 from sluice_core.adapters.db import dead_letters, engine
 from sluice_core.adapters.db.claims import Message
 from sluice_core.adapters.settings import Settings
-from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
 from sluice_core.domain.lanes import Actor
-from sluice_core.runtime import alone, scratch
+from sluice_core.runtime import alone, process, scratch
 from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.recycle import Recycle
 from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps, open_deps, open_waker
 from sluice_core.runtime.probes import Probes
+from sluice_core.runtime.process import EXIT_OK, EXIT_UNHEALTHY
 from sluice_core.runtime.signals import EndSignals
 from sluice_core.runtime.stage import Handler, run_stage
 
@@ -37,8 +38,6 @@ HEALTH_EVERY = 2.0
 LONE_POLL = 0.5
 #: Seconds between sweeps of the local scratch folder.
 SWEEP_EVERY = 10.0
-
-EXIT_OK, EXIT_UNHEALTHY, EXIT_CONFIG = 0, 1, 2
 
 #: Opens what a stage needs of its own, e.g. its fork server, and gives its handler.
 OpenHandler = Callable[[StageDeps], AbstractContextManager[Handler]]
@@ -54,22 +53,14 @@ def main(stage: Actor, open_handler: OpenHandler, *, program: Sequence[str]) -> 
             may be started.
 
     """
-    sys.exit(_guarded(stage, open_handler, program))
 
-
-def _guarded(stage: Actor, open_handler: OpenHandler, program: Sequence[str]) -> int:
-    try:
-        loaded = settings.load()
-        logs.configure(
-            level=loaded.log.log_level, log_format=loaded.log.log_format, process=stage.value
-        )
+    def serve_this(loaded: Settings) -> int:
         lone = alone.parse(sys.argv[1:])
         if lone is not None:
             return serve_alone(stage, loaded, open_handler, *lone)
         return serve(stage, loaded, open_handler, program=program)
-    except ConfigError as exc:
-        sys.stderr.write(f"{exc}\n")
-        return EXIT_CONFIG
+
+    sys.exit(process.run(stage.value, serve_this))
 
 
 def serve(
