@@ -1,4 +1,4 @@
-"""One running system, one sample site and one browser, shared by the tests of one process."""
+"""One running system and one sample site, shared by the tests of one process."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sluice_testing.browser import chromium_path, open_browser
 from sluice_testing.parts import SETS, parts_of
 from sluice_testing.redis import RedisServer
-from sluice_testing.require import missing
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
 
@@ -57,15 +55,6 @@ def system(
         HOUSE_TOKEN="hunter2",  # noqa: S106  # that test's own word
     ) as started:
         yield started
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    path = chromium_path()
-    if path is None:
-        missing("Chromium")
-    with open_browser(path) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -232,7 +232,8 @@ def version(system, job_id):
 
 
 def test_800_fragments_cause_few_writes(world, system):
-    world.control("/hls/ts/*", latency=0.01)
+    # Ten seconds with four fragments at once, and so some forty reports of progress.
+    world.control("/hls/ts/*", latency=0.05)
     try:
         job = system.submit(world.url(f"/hls/many/800.m3u8?n={next(numbers)}"), preset="original")
         [ended] = system.wait([job["id"]], timeout=120)

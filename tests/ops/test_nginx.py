@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sluice_testing.browser import chromium_path, open_browser
 from sluice_testing.process import ServerProcess, free_port, listens
 from sluice_testing.require import require
 
@@ -130,27 +129,30 @@ def test_a_prefix_that_is_no_path_is_not_taken(system, world, told):
     assert answer.json()["links"]["self"] == f"/v1/jobs/{answer.json()['id']}"
 
 
-def test_the_page_works_below_a_path(proxied, world):
-    path = chromium_path()
-    require(path, "chromium")
-    with open_browser(path) as browser:
-        page = browser.new_page()
-        page.set_default_timeout(120_000)
-        wrong = []
-        page.on("requestfailed", lambda request: wrong.append((request.url, request.failure)))
-        page.on("response", lambda a: wrong.append(a.url) if a.status >= 400 else None)
-        page.goto(f"{proxied}/")
-        link = slow(world, 2)
-        page.fill("#links", link)
-        page.click("#go")
-        titled = f'.job:has(> .head .title[title="{link}"])'
-        card = page.locator(f"#jobs > {titled}[data-status=SUCCESS]")
-        card.wait_for(timeout=90_000)
-        with page.expect_download() as caught:
-            card.get_by_role("button", name="Download").first.click()
-        assert Path(caught.value.path()).stat().st_size > 500_000
-        wrong = [entry for entry in wrong if "/files/" not in str(entry)]
-        page.goto(f"{proxied}/docs")
-        page.wait_for_selector(".opblock")
-        # Leaving the page ends its stream, and nothing else.
-        assert not [entry for entry in wrong if "/events" not in str(entry)], wrong
+@pytest.fixture
+def page(browser):
+    opened = browser.new_page()
+    opened.set_default_timeout(120_000)
+    yield opened
+    opened.close()
+
+
+def test_the_page_works_below_a_path(proxied, world, page):
+    wrong = []
+    page.on("requestfailed", lambda request: wrong.append((request.url, request.failure)))
+    page.on("response", lambda a: wrong.append(a.url) if a.status >= 400 else None)
+    page.goto(f"{proxied}/")
+    link = slow(world, 2)
+    page.fill("#links", link)
+    page.click("#go")
+    titled = f'.job:has(> .head .title[title="{link}"])'
+    card = page.locator(f"#jobs > {titled}[data-status=SUCCESS]")
+    card.wait_for(timeout=90_000)
+    with page.expect_download() as caught:
+        card.get_by_role("button", name="Download").first.click()
+    assert Path(caught.value.path()).stat().st_size > 500_000
+    wrong = [entry for entry in wrong if "/files/" not in str(entry)]
+    page.goto(f"{proxied}/docs")
+    page.wait_for_selector(".opblock")
+    # Leaving the page ends its stream, and nothing else.
+    assert not [entry for entry in wrong if "/events" not in str(entry)], wrong

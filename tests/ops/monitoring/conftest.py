@@ -196,12 +196,18 @@ def worked(watched: Watched) -> Iterator[Watched]:
         assert watched.end(good, again, bad, given_up, dropped) == [
             "SUCCESS", "SUCCESS", "FAILED", "FAILED", "CANCELED",
         ]  # fmt: skip
-        # More of the same, so that what first appeared counts on; rates need two samples of it.
+        # More of the same once that was scraped: rates need two samples of what first appeared.
+        worked_off(watched, 2)
         more = [watched.submit(f"/webm/vp9.webm?n={n}", preset="480p") for n in (4, 5)]
         more += [watched.submit(f"/mp4/small.mp4?n={n}&fail=500") for n in (6, 7)]
         watched.end(*more)
-        for sums in ("SUCCESS", "FAILED"):
-            watched.prometheus.await_result(
-                f'sum(sluice_jobs_total{{status="{sums}"}}) == 4', patience=PATIENCE
-            )
+        worked_off(watched, 4)
         yield watched
+
+
+def worked_off(watched: Watched, count: int) -> None:
+    """Prometheus has seen so many successes and as many failures."""
+    for status in ("SUCCESS", "FAILED"):
+        watched.prometheus.await_result(
+            f'sum(sluice_jobs_total{{status="{status}"}}) == {count}', patience=PATIENCE
+        )
