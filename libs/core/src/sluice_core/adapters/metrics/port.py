@@ -93,6 +93,8 @@ def _verdict(reason: str) -> tuple[int, str, bytes]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    #: Connections that wait to be taken: a burst must not cost a probe the second of a lost SYN.
+    request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], pages: Any) -> None:
         self.pages = pages
