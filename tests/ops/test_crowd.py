@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_testing import factories
 from sluice_testing.crowd import Crowd, Listener
+from sluice_testing.postgres import PostgresServer
 from sluice_testing.process import ServerProcess, free_port, listens
 from sluice_testing.system import until
 
@@ -69,10 +71,23 @@ class Stage:
         return int(answer.json()["sse_clients"])
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(
+    request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path
+) -> Iterator[str]:
+    """Address of one with tables and nothing in them."""
+    if request.param == "sqlite":
+        (tmp_path / "sluice.db").write_bytes(sqlite_template.read_bytes())
+        yield f"sqlite:///{tmp_path / 'sluice.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    name = server.new_database(migrated=True)
+    yield server.url(name)
+    server.drop(name)
+
+
 @pytest.fixture
-def stage(tmp_path: Path, redis_url: str, sqlite_template: Path) -> Iterator[Callable[..., Stage]]:
-    (tmp_path / "sluice.db").write_bytes(sqlite_template.read_bytes())
-    database = f"sqlite:///{tmp_path / 'sluice.db'}"
+def stage(tmp_path: Path, redis_url: str, database: str) -> Iterator[Callable[..., Stage]]:
     engine = open_engine(database)
     signals = redis.connect(redis_url)
     port = free_port()
@@ -144,6 +159,22 @@ def test_a_crowd(stage):
     assert all(1000 <= int(hint) < 5000 for hint in hints)
     assert len(set(hints)) > len(hints) // 4, "they would all come back at once"
     crowd.close()
+
+
+def test_none_of_many_at_once_hangs(stage):
+    """Each submit makes ids, writes and tells of it in a thread that others run beside."""
+    on = stage(0)
+    answers: list[int] = []
+
+    def submit(client: int) -> None:
+        with httpx.Client(base_url=on.url, timeout=PATIENCE / 2) as http:
+            for n in range(60):
+                link = f"https://media.example/{client}/{n}"
+                answers.append(http.post("/v1/jobs", json={"url": link}).status_code)
+
+    with ThreadPoolExecutor(8) as clients:
+        list(clients.map(submit, range(8)))
+    assert answers == [202] * 8 * 60
 
 
 def test_a_client_that_takes_nothing_is_told_the_newest_of_each_job_in_the_end(stage):

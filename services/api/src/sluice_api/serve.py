@@ -46,7 +46,7 @@ def _serve() -> None:
 
     loaded = settings.load()
     logs.configure(level=loaded.log.log_level, log_format=loaded.log.log_format, process="api")
-    _unpatch_log_locks()
+    _unpatch_shared_locks()
     check_settings(loaded)
     listener = listen(loaded.http.http_host, loaded.http.http_port)
     own = metrics_port(loaded.metrics)
@@ -57,12 +57,18 @@ def _serve() -> None:
     Server(loaded, listener, metrics).run()
 
 
-def _unpatch_log_locks() -> None:
-    """Real threads write lines too; a lock of gevent's that two threads want may never open.
+def _unpatch_shared_locks() -> None:
+    """Give real locks to what real threads share: ids and log lines.
 
-    Nothing gives way while a line is written, so that a real lock stops nobody for long.
+    A lock of gevent's that two threads want may never open (gevent's issue 1744). Nothing gives way
+    while it holds one of these, so that a real lock stops nobody for long.
     """
-    make = monkey.get_original("threading", "RLock")
+    import ulid  # noqa: PLC0415  # see `main`
+
+    # Of `_thread`: what `threading` makes is built of patched parts.
+    make = monkey.get_original("_thread", "RLock")
+    ulid.default_generator.lock = make()
+    logging._lock = make()  # type: ignore[attr-defined]  # noqa: SLF001  # taken by each `getLogger`
     for handler in logging.getLogger().handlers:
         handler.lock = make()
 
