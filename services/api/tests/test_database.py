@@ -1,7 +1,8 @@
-"""Transactions in real threads: no two of them ever share an engine, or wait for each other's."""
+"""Transactions in real threads: none shares an engine with another, none is waited for for ever."""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import gevent
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 from sluice_api.database import Database
 from sluice_core.adapters.db.engine import open_engine
+from sluice_core.domain.errors import StoreAwayError
 
 
 @pytest.mark.usefixtures("engine")
@@ -37,3 +39,20 @@ def test_no_two_threads_share_an_engine(database_url: str) -> None:
         database.close()
     assert not shared
     assert 1 < len(opened) <= 4
+
+
+def test_nobody_waits_for_ever_for_a_frozen_database(database_url: str) -> None:
+    thaw = threading.Event()
+
+    def freeze(_connection: sa.Connection) -> None:
+        thaw.wait(30)
+
+    database = Database(lambda: open_engine(database_url, pool_size=1), threads=2, patience=0.3)
+    try:
+        # The last two find both threads taken.
+        asked = [gevent.spawn(database.read, freeze) for _ in range(4)]
+        gevent.joinall(asked, timeout=20)
+        assert [type(one.exception) for one in asked] == [StoreAwayError] * 4
+    finally:
+        thaw.set()
+        database.close()

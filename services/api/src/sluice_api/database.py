@@ -11,6 +11,11 @@ import sqlalchemy as sa
 
 from sluice_api.threads import Threads
 from sluice_core.adapters.db import engine as db
+from sluice_core.domain.errors import StoreAwayError
+
+#: Seconds after which a request is answered without the database: longer than its own timeouts,
+#: which end all waits but those for one that is frozen.
+PATIENCE = 30.0
 
 _T = TypeVar("_T")
 _Begin = Callable[[sa.Engine], AbstractContextManager[sa.Connection]]
@@ -25,14 +30,17 @@ class Database:
     Args:
         open_engine: opens an engine of one connection.
         threads: how many transactions may run at once; more wait their turn.
+        patience: seconds that a caller waits, its turn included.
 
     """
 
-    def __init__(self, open_engine: Callable[[], sa.Engine], *, threads: int) -> None:
+    def __init__(
+        self, open_engine: Callable[[], sa.Engine], *, threads: int, patience: float = PATIENCE
+    ) -> None:
         self._open_engine = open_engine
         #: Those at rest, the one that was used last at the right: few are kept busy, and warm.
         self._engines: deque[sa.Engine] = deque()
-        self._threads = Threads(threads)
+        self._threads = Threads(threads, patience=patience)
 
     def read(self, work: Callable[[sa.Connection], _T]) -> _T:
         """The result of `work` in a transaction that only reads.
@@ -62,7 +70,10 @@ class Database:
             with self._engine() as engine, begin(engine) as connection:
                 return work(connection)
 
-        return self._threads.run(transaction)
+        try:
+            return self._threads.run(transaction)
+        except TimeoutError as exc:
+            raise StoreAwayError(f"The database gives no answer: {exc}") from exc
 
     @contextmanager
     def _engine(self) -> Iterator[sa.Engine]:

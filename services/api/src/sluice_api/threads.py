@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TypeVar
 
+import gevent
 from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
@@ -22,16 +23,23 @@ class Threads:
     Args:
         size: how many may run at once; more wait their turn.
         real: False runs them in the calling greenlet, for work that does not stop the event loop.
+        patience: seconds that a caller waits; None waits as long as it takes.
 
     """
 
-    def __init__(self, size: int, *, real: bool = True) -> None:
+    def __init__(self, size: int, *, real: bool = True, patience: float | None = None) -> None:
         self._size = size
+        self._patience = patience
         self._turn = None if real else BoundedSemaphore(size)
         self._pool: ThreadPool | None = None
 
     def run(self, work: Callable[[], _T]) -> _T:
-        """The result of `work`, or what it raised."""
+        """The result of `work`, or what it raised.
+
+        Raises:
+            TimeoutError: `patience` is over; what has begun goes on to its end all the same.
+
+        """
         if self._turn is not None:
             with self._turn:
                 return work()
@@ -40,9 +48,9 @@ class Threads:
             self._pool = ThreadPool(self._size)
         # Log lines and new jobs there belong to the caller's request.
         run = copy_context().run
-        outcome: tuple[_T, None] | tuple[None, BaseException] = self._pool.apply(
-            run, (_caught, work)
-        )
+        outcome: tuple[_T, None] | tuple[None, BaseException]
+        with gevent.Timeout(self._patience, TimeoutError(f"no end within {self._patience} s")):
+            outcome = self._pool.apply(run, (_caught, work))
         value, error = outcome
         if error is not None:
             raise error
