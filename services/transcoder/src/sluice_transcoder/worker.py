@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from sluice_core.adapters.binaries import ffmpeg_tools
+from sluice_core.adapters.cores import usable_cores
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.job import Artifact, Job, Progress
 from sluice_core.domain.lanes import Actor
@@ -48,7 +48,7 @@ def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterato
     tools = inspect_tools(ffmpeg_tools())
     folder = deps.settings.store.scratch_dir
     env = child_environment(home=folder, base={})
-    threads = max(1, (os.cpu_count() or 1) // deps.limits.concurrency)
+    threads = max(1, usable_cores() // deps.limits.concurrency)
     disk = open_disk(deps)
     with ForkServer(module=None, env=env, cwd=folder, preforked=preforked) as server:
 

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from sluice_core.adapters.cores import usable_cores
 from sluice_core.domain.egress import is_loopback
 from sluice_core.domain.errors import ConfigError
 from sluice_core.domain.lanes import LANES, Actor, Lane
@@ -264,7 +265,6 @@ class StageSettings(BaseModel):
         return self
 
 
-_CORES = os.cpu_count() or 1
 #: What suits each stage: parsing waits for the network, transcoding eats cores.
 _STAGE_DEFAULTS: dict[Actor, dict[str, Any]] = {
     Actor.PARSE: {
@@ -275,7 +275,7 @@ _STAGE_DEFAULTS: dict[Actor, dict[str, Any]] = {
     },
     Actor.DOWNLOAD: {"concurrency": 4, "stall_timeout": 30.0},
     Actor.TRANSCODE: {
-        "concurrency": max(1, _CORES),
+        "concurrency": usable_cores(),
         "stall_timeout": 120.0,
         "soft_time_limit": 1800.0,
         # The slowest honest encode is far faster than this; a hung one is a stall long before.
