@@ -1,8 +1,9 @@
 #!/bin/sh
 # Builds images with the engine that is there: make.sh [NAME...], all without a name.
 #
-# ENGINE names one; PREFIX comes before each name (registry.example.com/team/), TAG after it. Build
-# arguments are taken from the environment by the names that the Dockerfiles know.
+# ENGINE names one; PREFIX comes before each name (registry.example.com/team/), TAG after it (default:
+# what the chart asks for). Build arguments are taken from the environment by the names that the
+# Dockerfiles know.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -31,7 +32,7 @@ done
 
 names=$*
 [ -n "$names" ] || names="api scheduler autoscaler parser downloader transcoder sample-site"
-tag=${TAG:-dev}
+tag=${TAG:-$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' charts/sluice/Chart.yaml)}
 revision=${REVISION:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
 for name in $names; do
     file=$(file_of "$name")

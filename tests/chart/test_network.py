@@ -76,7 +76,8 @@ class Net:
 WORKERS = ("sluice-parser", "sluice-downloader", "sluice-transcoder")
 OURS = ("sluice-api", "sluice-scheduler", "sluice-autoscaler", *WORKERS)
 INSIDE = ("10.0.0.1", "172.16.5.5", "192.168.1.1", "169.254.169.254", "100.64.0.1", "127.0.0.1",
-          "168.63.129.16", "fd00::1", "fe80::1", "::1")  # fmt: skip
+          "168.63.129.16", "fd00::1", "fe80::1", "::1", "2002:a00:1::1",
+          "64:ff9b::a00:1")  # fmt: skip
 OUTSIDE = ("93.184.215.14", "2606:4700::1111")
 
 
@@ -90,6 +91,20 @@ def test_links_and_callbacks_lead_to_the_internet_and_nowhere_near(trial, name):
     assert all(trial.reaches(name, address, 443) for address in OUTSIDE)
     assert all(trial.reaches(name, address, 8443) for address in OUTSIDE)
     assert not any(trial.reaches(name, address, 443) for address in INSIDE)
+
+
+def test_no_range_holds_private_addresses_of_version_6(trial):
+    """Of a range with exceptions kube-router (k3s) lets fd00::/8 through, whatever is excepted."""
+    blocks = [
+        ipaddress.ip_network(peer["ipBlock"]["cidr"])
+        for policy in trial.policies
+        for rule in policy.get("egress", ())
+        for peer in rule.get("to", ())
+        if "ipBlock" in peer
+    ]
+    six = [block for block in blocks if block.version == 6]
+    assert six
+    assert not any(block.overlaps(ipaddress.ip_network("fc00::/7")) for block in six)
 
 
 def test_who_needs_no_internet_has_none(trial):
@@ -134,7 +149,8 @@ def test_workers_never_reach_the_api_or_each_other(trial):
 
 def test_the_autoscaler_reaches_the_clusters_api(trial):
     assert trial.reaches("sluice-autoscaler", "10.96.0.1", 443)
-    assert trial.reaches("sluice-autoscaler", "10.0.0.2", 6443)
+    # Where the API server listens, after the Service's address was replaced: minikube, MicroK8s.
+    assert all(trial.reaches("sluice-autoscaler", "10.0.0.2", p) for p in (6443, 8443, 16443))
     assert not trial.reaches("sluice-autoscaler", "10.0.0.2", 80)
 
 
@@ -159,6 +175,23 @@ def test_production_is_narrower():
     assert net.reaches("sluice-parser", "10.30.1.2", 8080)
     assert not net.reaches("sluice-parser", "10.30.1.2", 8081)
     assert not net.reaches("sluice-transcoder", "10.20.7.7", 81)
+
+
+def test_the_clusters_api_can_be_named():
+    there = {"to": [{"ipBlock": {"cidr": "10.0.0.2/32"}}], "ports": [7443]}
+    net = Net(render("minimal", networkPolicy={"apiServer": there}))
+    assert net.reaches("sluice-autoscaler", "10.0.0.2", 7443)
+    assert not net.reaches("sluice-autoscaler", "10.0.0.3", 7443)
+    assert not net.reaches("sluice-autoscaler", "10.0.0.2", 6443)
+
+
+def test_the_smoke_test_follows_the_api_to_the_bucket():
+    """It answers with an address there, inside or outside, unless files go through it."""
+    net = Net(render("production"))
+    inside = {"namespace": {"kubernetes.io/metadata.name": "data"}}
+    assert net.reaches("sluice-test", OUTSIDE[0], 443)
+    assert net._one_way("Egress", "sluice-test", inside, 443)  # noqa: SLF001
+    assert not Net(render("minimal")).reaches("sluice-test", OUTSIDE[0], 443)
 
 
 def test_a_proxy_is_reached_by_those_who_follow_links():

@@ -54,6 +54,25 @@ def test_a_cluster_may_choose_the_user():
     assert spec["securityContext"]["runAsNonRoot"] is True
 
 
+def test_what_is_said_of_all_pods_holds_for_all_pods():
+    """Trial stores, hooks and the smoke test too."""
+    defaults = {
+        "annotations": {"example.com/inject": "false"},
+        "labels": {"example.com/team": "media"},
+        "nodeSelector": {"example.com/disk": "ssd"},
+        "tolerations": [{"key": "example.com/media", "operator": "Exists"}],
+        "securityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+    }
+    for options in ((), ("--is-upgrade",)):
+        for name, template in pods(render("minimal", *options, podDefaults=defaults)):
+            for kind in ("annotations", "labels"):
+                assert defaults[kind].items() <= template["metadata"][kind].items(), name
+            spec = template["spec"]
+            assert spec["nodeSelector"] == defaults["nodeSelector"], name
+            assert spec["tolerations"] == defaults["tolerations"], name
+            assert not set(defaults["securityContext"]) & set(spec["securityContext"]), name
+
+
 def test_only_the_autoscaler_has_a_token(objects):
     with_token = {
         template["metadata"]["labels"]["app.kubernetes.io/component"]
@@ -65,6 +84,49 @@ def test_only_the_autoscaler_has_a_token(objects):
         assert [s["name"] for s in binding["subjects"]] == ["sluice-autoscaler"]
     assert not of_kind(objects, "ClusterRole")
     assert not of_kind(objects, "ClusterRoleBinding")
+
+
+#: What a one-node cluster of kind with 2 cores and 4 GiB has left beside its own pods: API server
+#: 250m, controllers 200m, scheduler, etcd and network 100m each, two of DNS 100m each.
+SMALL = {"cpu": 2000 - 950, "memory": 4096 - 290 - 512}
+
+
+def quantity(resource, text):
+    """Millicores, or MiB."""
+    if resource == "cpu":
+        return int(text.removesuffix("m")) if text.endswith("m") else int(text) * 1000
+    return int(text.removesuffix("Mi"))
+
+
+@pytest.mark.parametrize("resource", sorted(SMALL))
+def test_a_trial_fits_into_a_small_cluster(resource):
+    """One pod of each, the migration and the smoke test, and one more while it is replaced."""
+    asked = [
+        quantity(resource, container["resources"]["requests"][resource])
+        for _, _, container in containers(render("minimal"))
+    ]
+    assert sum(asked) + max(asked) <= SMALL[resource]
+
+
+def test_a_start_is_given_the_time_that_three_stores_may_take(objects):
+    for name, _, container in containers(objects):
+        if not is_ours(container) or "startupProbe" not in container or "envFrom" not in container:
+            continue
+        probe = container["startupProbe"]
+        given = probe["periodSeconds"] * probe["failureThreshold"]
+        patience = load(settings_of(objects, container)).store.start_patience
+        assert given > 3 * patience, name
+
+
+def test_processes_of_a_trial_wait_for_the_images_of_its_stores():
+    """Else they end, and Kubernetes holds each next try back for longer."""
+    objects = render("minimal")
+    for name, _, container in containers(objects):
+        if is_ours(container) and name not in {"sluice-test", "sluice-sample-site"}:
+            assert load(settings_of(objects, container)).store.start_patience >= 120, name
+    mine = render("minimal", settings={"START_PATIENCE": 5})
+    [api] = [c for n, _, c in containers(mine) if n == "sluice-api"]
+    assert load(settings_of(mine, api)).store.start_patience == 5
 
 
 def test_every_container_says_what_it_takes(objects):
@@ -214,6 +276,29 @@ def test_the_first_migration_runs_beside_the_rest(case):
     """A hook before the install would wait for a database or Secret that is not there yet."""
     [job] = of_kind(render(case), "Job").values()
     assert not is_hook(job)
+
+
+@pytest.mark.parametrize("case", ["minimal", "production"])
+def test_the_first_migration_never_gives_up(case):
+    """Images that are loaded an hour later change nothing in the Job: it must still be there."""
+    [job] = of_kind(render(case), "Job").values()
+    assert "activeDeadlineSeconds" not in job["spec"]
+    assert job["spec"]["backoffLimit"] >= 1000
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
+
+
+def test_a_later_migration_reaches_the_database_of_its_own_revision():
+    """It comes before the policies do; those of the last revision may know other stores."""
+    objects = render("production", "--is-upgrade")
+    hooks = {n: o for n, o in of_kind(objects, "NetworkPolicy").items() if is_hook(o)}
+    [policy] = hooks.values()
+    [job] = of_kind(objects, "Job").values()
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    ports = {p["port"] for rule in policy["spec"]["egress"] for p in rule["ports"]}
+    assert {53, 5432} <= ports
+    weights = [int(o["metadata"]["annotations"]["helm.sh/hook-weight"]) for o in (policy, job)]
+    assert weights[0] < weights[1]
 
 
 def test_later_migrations_run_before_anything_is_replaced():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from sluice_testing.s3 import weed_path
 from sluice_testing.system import until
 from tests.chart.objects import containers, of_kind
 from tests.chart.objects import env as env_of
-from tests.chart.render import NAMESPACE, render
+from tests.chart.render import NAMESPACE, ROOT, render
 
 SERVICES = ("api", "scheduler", "parser", "downloader", "transcoder")
 #: Seconds until a process is ready, all starting at once on a busy machine.
@@ -175,4 +176,39 @@ def test_a_link_goes_through_what_the_chart_starts(cluster):
     )
     assert smoke.returncode == 0, smoke.stdout + smoke.stderr
     assert "SHA-256 as promised" in smoke.stdout
+    the_page_says_what_the_commands_print(cluster)
     assert set(cluster.stop().values()) == {0}
+
+
+#: Instead of kubectl, of which the page asks the key alone.
+KUBECTL = '#!/bin/sh\nprintf %s "$SLUICE_API_KEY" | base64 -w0\n'
+#: Between the outputs of two commands.
+MARK = "(next)\n"
+
+
+def the_page_says_what_the_commands_print(cluster):
+    """`docs/kubernetes.md`, "Your own link": each command as it stands, and what it shows below."""
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    page = page[page.index("## Your own link") : page.index("## For real")]
+    here = cluster.places[f"sluice-sample-site.{NAMESPACE}.svc:8080"]
+    page = page.replace("sluice-sample-site.sluice.svc:8080", here)
+    page = page.replace("127.0.0.1:8080", f"127.0.0.1:{cluster.ports['sluice-api', 'http']}")
+    blocks = re.findall(r"```sh\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
+    blocks = [block for block in blocks if "port-forward" not in block[0]]
+    kubectl = cluster.folder / "kubectl"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-euc", f"echo '{MARK.strip()}'\n".join(command for command, _ in blocks)],
+        env=cluster.env("sluice-test") | {"PATH": f"{cluster.folder}:{os.environ['PATH']}"},
+        cwd=cluster.folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = done.stdout.split(MARK)
+    assert len(said) == len(blocks) == 3
+    for (_, shown), printed in zip(blocks, said, strict=True):
+        pattern = ".*".join(re.escape(part.strip()) for part in shown.split("…"))
+        assert re.search(pattern, printed, re.DOTALL), printed

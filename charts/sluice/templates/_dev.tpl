@@ -46,24 +46,9 @@ spec:
       {{- include "sluice.selector" $context | nindent 6 }}
   template:
     metadata:
-      labels:
-        {{- include "sluice.selector" $context | nindent 8 }}
+      {{- include "sluice.podMetadata" (dict "root" .root "labels" (include "sluice.selector" $context)) | nindent 6 }}
     spec:
-      automountServiceAccountToken: false
-      serviceAccountName: {{ include "sluice.fullname" .root }}
-      enableServiceLinks: false
-      {{- with .root.Values.image.pullSecrets }}
-      imagePullSecrets:
-        {{- range . }}
-        - name: {{ . }}
-        {{- end }}
-      {{- end }}
-      securityContext:
-        runAsNonRoot: true
-        runAsUser: {{ .user }}
-        runAsGroup: {{ .user }}
-        fsGroup: {{ .user }}
-        seccompProfile: {type: RuntimeDefault}
+      {{- include "sluice.podSpec" (dict "root" .root "user" .user) | nindent 6 }}
       terminationGracePeriodSeconds: 30
       containers:
         - name: {{ .name }}

@@ -27,6 +27,10 @@ SLUICE_EGRESS_PROXY: {{ . | quote }}
 {{- if .Values.presets }}
 SLUICE_PRESETS_FILE: /etc/sluice/presets/presets.toml
 {{- end }}
+{{- if and (include "sluice.dev.any" .) (not (hasKey .Values.settings "START_PATIENCE")) }}
+# The stores' images are pulled at the same time: waiting is better than ending and being held back.
+SLUICE_START_PATIENCE: "120"
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 SLUICE_{{ $name }}: {{ $value | toString | quote }}
 {{- end }}

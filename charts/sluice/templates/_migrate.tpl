@@ -2,12 +2,17 @@
 {{- define "sluice.migration" -}}
 {{- $v := .root.Values -}}
 {{- $full := include "sluice.fullname" .root -}}
-backoffLimit: {{ .hook | ternary 2 10 }}
-activeDeadlineSeconds: {{ .hook | ternary 240 900 }}
+{{- if .hook }}
+backoffLimit: 2
+activeDeadlineSeconds: 240
+{{- else }}
+# It goes on for days: a Job that gave up before the images or the database were there would never be
+# run again, since nothing in it changes by their being there.
+backoffLimit: 1000
+{{- end }}
 template:
   metadata:
-    labels:
-      {{- include "sluice.selector" (dict "root" .root "component" "migrate") | nindent 6 }}
+    {{- include "sluice.podMetadata" (dict "root" .root "labels" (include "sluice.selector" (dict "root" .root "component" "migrate"))) | nindent 4 }}
   spec:
     {{- include "sluice.podSpec" (dict "root" .root "account" (.hook | ternary "default" $full)) | nindent 4 }}
     # Of a hook that failed the pod stays, with its log; else one pod tries until the database is there.
@@ -25,6 +30,9 @@ template:
               secretKeyRef: {name: {{ $full }}-migrate, key: database-url}
           {{- else }}
           {{- include "sluice.databaseEnv" .root | nindent 10 }}
+          {{- end }}
+          {{- if not .hook }}
+          - {name: SLUICE_START_PATIENCE, value: "120"}
           {{- end }}
           - name: SLUICE_BOOTSTRAP_KEY
             valueFrom:

@@ -61,6 +61,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if and .Values.devDependencies.enabled (not .Values.storage.url) -}}true{{- end -}}
 {{- end -}}
 
+{{- define "sluice.dev.any" -}}
+{{- if or (include "sluice.dev.postgresql" .) (include "sluice.dev.redis" .) (include "sluice.dev.s3" .) -}}true{{- end -}}
+{{- end -}}
+
 {{- define "sluice.sampleSite" -}}
 {{- $wanted := .Values.sampleSite.enabled -}}
 {{- if kindIs "bool" $wanted -}}{{- if $wanted -}}true{{- end -}}

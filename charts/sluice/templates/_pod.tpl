@@ -1,6 +1,7 @@
 {{/* What the pods of all our own components have in common. */}}
 
-{{/* (dict "root" $ "nodeSelector" "tolerations" "affinity" "priorityClassName" "selector" "account") */}}
+{{/* (dict "root" $ "nodeSelector" "tolerations" "affinity" "priorityClassName" "selector" "account" "user");
+"user": number of a foreign image's user, in place of ours. */}}
 {{- define "sluice.podSpec" -}}
 {{- $v := .root.Values -}}
 serviceAccountName: {{ .account | default (include "sluice.fullname" .root) }}
@@ -14,7 +15,13 @@ imagePullSecrets:
   {{- end }}
 {{- end }}
 securityContext:
-  {{- include "sluice.withoutNull" $v.podDefaults.securityContext | nindent 2 }}
+  {{- $security := include "sluice.withoutNull" $v.podDefaults.securityContext | fromYaml }}
+  {{- with .user }}
+  {{- range $key := list "runAsUser" "runAsGroup" "fsGroup" }}
+  {{- if hasKey $security $key }}{{ $_ := set $security $key $.user }}{{ end }}
+  {{- end }}
+  {{- end }}
+  {{- toYaml $security | nindent 2 }}
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -50,19 +57,22 @@ topologySpreadConstraints:
 {{- toYaml $kept -}}
 {{- end -}}
 
-{{/* (dict "root" $ "labels" text "annotations" map). The labels are those that never change: a new
-version of the chart alone must not restart every worker. */}}
+{{/* (dict "root" $ "labels" text "annotations" map "settings" bool). The labels are those that never
+change: a new version of the chart alone must not restart every worker. "settings": new ones must. */}}
 {{- define "sluice.podMetadata" -}}
 labels:
   {{- .labels | nindent 2 }}
   {{- range $k, $x := .root.Values.podDefaults.labels }}
   {{ $k }}: {{ $x | quote }}
   {{- end }}
+{{- $annotations := merge (dict) (.annotations | default dict) .root.Values.podDefaults.annotations }}
+{{- if .settings }}{{ $annotations = merge $annotations (include "sluice.checksum" .root | fromYaml) }}{{ end }}
+{{- with $annotations }}
 annotations:
-  {{- include "sluice.checksum" .root | nindent 2 }}
-  {{- range $k, $x := merge (dict) (.annotations | default dict) .root.Values.podDefaults.annotations }}
+  {{- range $k, $x := . }}
   {{ $k }}: {{ $x | quote }}
   {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Of a container. The last line that a process wrote is its reason, shown by `kubectl describe`. */}}
@@ -117,12 +127,13 @@ securityContext:
 
 {{/* Of a worker, the scheduler or the autoscaler: whether its parts move, never whether stores answer. */}}
 {{- define "sluice.probes" -}}
-# A store may be away for a while at the start; wrong settings end the process by themselves.
+# Each of three stores may be away for a while at the start; whoever waited in vain, or has wrong
+# settings, ends by itself and says why, so this only ends what is stuck.
 startupProbe:
   httpGet: {path: /readyz, port: metrics}
   periodSeconds: 2
   timeoutSeconds: 5
-  failureThreshold: 90
+  failureThreshold: 200
 livenessProbe:
   httpGet: {path: /livez, port: metrics}
   periodSeconds: 10
