@@ -123,6 +123,14 @@ def test_a_low_disk_ends_the_run_and_frees_its_files(place: Place) -> None:
     assert (other / "137.part").exists()
 
 
+def test_a_few_bytes_that_were_freed_are_not_worth_a_word(place: Place) -> None:
+    scratch = place.run("a", b"x")
+    with pytest.raises(SluiceError) as caught, place.disk.room(scratch, whole=900 * MIB):
+        pytest.fail("was let in")
+    assert used_bytes(scratch) == 0
+    assert "removed" not in caught.value.message
+
+
 def test_the_system_saying_so_counts_too(place: Place) -> None:
     scratch = place.run("a", b"x" * MIB)
     with pytest.raises(SluiceError, match="1 MiB of temporary"), place.disk.room(scratch, whole=0):

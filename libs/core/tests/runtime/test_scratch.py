@@ -137,6 +137,11 @@ class TestSweep:
         assert scratch.sweep(engine, tmp_path, Actor.DOWNLOAD) == 1
         assert not partial.exists()
 
+    def test_a_folder_that_is_away_ends_nobody(self, engine: sa.Engine, tmp_path: Path) -> None:
+        assert scratch.sweep(engine, tmp_path / "away", Actor.DOWNLOAD) == 0
+        (tmp_path / "file").touch()
+        assert scratch.sweep(engine, tmp_path / "file", Actor.DOWNLOAD) == 0
+
     def test_what_a_killed_warm_up_left_goes(self, engine: sa.Engine, tmp_path: Path) -> None:
         old, new = tmp_path / f"{WARM_UP}old", tmp_path / f"{WARM_UP}new"
         for folder in (old, new):

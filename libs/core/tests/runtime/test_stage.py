@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -194,6 +195,28 @@ def test_a_bug_in_a_handler_is_an_internal_failure(rig):
     error = rig.now(job).error
     assert (error.code, error.error_class) == ("internal", ErrorClass.TRANSIENT)
     assert "oops" in error.message
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_in_a_handler_is_no_bug(rig, number):
+    job, message = rig.job_at()
+
+    def handle(run):
+        raise OSError(number, os.strerror(number))
+
+    rig.run(handle, message)
+    assert rig.now(job).error.code == "disk_full"
+
+
+def test_a_scratch_folder_that_cannot_be_made_is_a_failure_and_no_loss(rig):
+    job, message = rig.job_at()
+    scratch = rig.loaded.store.scratch_dir
+    scratch.rename(scratch.with_name("away"))
+    scratch.touch()
+    rig.run(never, message)
+    found = rig.now(job)
+    assert (found.error.code, found.waiting_for) == ("storage_error", WaitingFor.RETRY)
+    assert [attempt.outcome for attempt in rig.attempts(job)][-1] == "retry"
 
 
 def test_an_outcome_that_cannot_be_stored_is_a_failure_and_its_files_go(rig, put):

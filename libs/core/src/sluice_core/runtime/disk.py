@@ -26,7 +26,8 @@ log = structlog.get_logger(__name__)
 #: that an estimate that was a little low ends nothing.
 LOW_WATER = 0.5
 _MIB = 1024 * 1024
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: What the system says of a full disk or a used-up quota.
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def free_bytes(folder: Path) -> int:
@@ -203,7 +204,7 @@ def freeing(scratch: Path) -> Iterator[None]:
             raise
         raise _freed(scratch, exc.message) from exc
     except OSError as exc:
-        if exc.errno not in _FULL:
+        if exc.errno not in FULL:
             raise
         raise _freed(scratch, str(exc.strerror)) from exc
 
@@ -213,7 +214,7 @@ def _freed(scratch: Path, message: str) -> SluiceError:
     for path in _files(scratch):
         path.unlink(missing_ok=True)
     log.warning("disk_full", scratch=scratch.name, freed_bytes=size, reason=message)
-    said = f"; {_mib(size)} of temporary files were removed" if size else ""
+    said = f"; {_mib(size)} of temporary files were removed" if size >= _MIB else ""
     return SluiceError(message + said, code="disk_full")
 
 

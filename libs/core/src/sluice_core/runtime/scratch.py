@@ -100,7 +100,12 @@ def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
         StoreAwayError: nobody can tell now; nothing was removed.
 
     """
-    runs = folders(root, stage)
+    try:
+        runs = folders(root, stage)
+    except OSError as exc:
+        # A disk that is away is no reason to end what runs.
+        log.warning("scratch_unreadable", reason=str(exc))
+        return 0
     newest: dict[str, int] = {}
     for run in runs:
         newest[run.job_id] = max(run.epoch, newest.get(run.job_id, run.epoch))

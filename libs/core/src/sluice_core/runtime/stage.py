@@ -41,6 +41,7 @@ from sluice_core.runtime.alone import run_alone
 from sluice_core.runtime.children import EndReason
 from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.disk import FULL
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import Advance, Expanded, Outcome, Run, stored, tell
 
@@ -186,7 +187,6 @@ def _run(deps: StageDeps, handle: Handler, run: Run) -> None:
     started = time.monotonic()
     outcome, keep = "stale", False
     try:
-        run.scratch.mkdir(parents=True, exist_ok=True)
         outcome, keep = _work_and_end(deps, handle, run)
     except StaleRunError:
         log.info("run_stale", job=run.job.id, epoch=run.id.epoch)
@@ -206,6 +206,7 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
     """Work, and store how it went: a word for the log, and whether the scratch folder stays."""
     resumable = deps.stage is Actor.DOWNLOAD
     try:
+        _make_scratch(run)
         result = handle(run)
         deps.failpoints.hit("run.before_commit")
         ended = _end(deps, run, _outcome_of(deps, run, result))
@@ -221,9 +222,7 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
     except (StaleRunError, StoreAwayError):
         raise
     except Exception as exc:
-        if not isinstance(exc, SluiceError):
-            log.exception("run_crashed", job=run.job.id)
-            exc = SluiceError(f"{type(exc).__name__}: {exc}")  # mapped
+        exc = _failure(exc, run)  # mapped
         if deps.running.reason(run.claim.attempt_id) == EndReason.HARD_LIMIT:
             # Whatever it says, it died of that.
             exc = SluiceError(code="hard_time_limit")
@@ -236,6 +235,25 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
     publish_now(deps.broker, rows, now=deps.clock())
     tell(deps, job, "job")
     return word, keep
+
+
+def _make_scratch(run: Run) -> None:
+    try:
+        run.scratch.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        code = "disk_full" if exc.errno in FULL else "storage_error"
+        words = f"the scratch folder can't be made: {exc.strerror}"
+        raise SluiceError(words, code=code) from exc
+
+
+def _failure(exc: Exception, run: Run) -> SluiceError:
+    """What a handler raised, with a code: a full disk may show anywhere, the rest is our fault."""
+    if isinstance(exc, SluiceError):
+        return exc
+    if isinstance(exc, OSError) and exc.errno in FULL:
+        return SluiceError(code="disk_full")
+    log.exception("run_crashed", job=run.job.id)
+    return SluiceError(f"{type(exc).__name__}: {exc}")
 
 
 def _remove_stored(deps: StageDeps, run: Run) -> None:
