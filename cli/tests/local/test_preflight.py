@@ -77,12 +77,14 @@ def test_a_second_instance_on_the_folder(tmp_path: Path) -> None:
         ("SLUICE_DATABASE_URL", "mysql://x/y"),
         ("SLUICE_STORAGE_URL", "ftp://x"),
         ("SLUICE_DOWNLOAD_CONCURRENCY", "0"),
+        ("SLUICE_TIMEZONE", "Mars/Olympus"),
     ],
 )
 def test_a_wrong_setting(tmp_path: Path, name: str, value: str) -> None:
     ran = up(tmp_path / "data", **{name: value})
     assert ran.returncode == 2
     assert re.fullmatch(WORDS, ran.stderr), ran.stderr
+    assert "Value error" not in ran.stderr
 
 
 @pytest.mark.usefixtures("nothing_started")
@@ -98,6 +100,16 @@ def test_a_missing_program(tmp_path: Path, module: str, what: str) -> None:
     assert ran.returncode == 2
     assert re.fullmatch(WORDS, ran.stderr), ran.stderr
     assert f"no {what}" in ran.stderr
+
+
+@pytest.mark.usefixtures("nothing_started")
+def test_a_database_file_that_is_none(tmp_path: Path) -> None:
+    folder.prepare(tmp_path / "data")
+    (tmp_path / "data" / "sluice.db").write_bytes(b"something else" * 1000)
+    ran = up(tmp_path / "data")
+    assert ran.returncode == 2
+    assert re.fullmatch(WORDS, ran.stderr), ran.stderr
+    assert "not a database" in ran.stderr
 
 
 @pytest.mark.usefixtures("nothing_started")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -220,3 +221,18 @@ def test_jobs_of_the_store_are_whole(engine: sa.Engine, client: FlaskClient) -> 
     assert stored is not None
     assert stored.status is Status.PENDING
     assert (stored.request.items, stored.request.subtitles) == ("1-3,7", ("en", "de"))
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_full_disk_is_told_as_such(make_app: MakeApp) -> None:
+    def fill(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count=1")
+
+    sa.event.listen(sa.Engine, "connect", fill)
+    try:
+        # More than a free page holds.
+        response = submit(make_app().test_client(), metadata={"k": "x" * 16_000})
+    finally:
+        sa.event.remove(sa.Engine, "connect", fill)
+    assert (response.status_code, response.get_json()["code"]) == (503, "unavailable")
+    assert "disk is full" in response.get_json()["detail"]

@@ -17,7 +17,7 @@ from sluice_core.adapters.db import claims, jobs, liveness, moves, runs, schema
 from sluice_core.adapters.db.engine import check, open_engine, read, write
 from sluice_core.adapters.db.migrate import upgrade
 from sluice_core.adapters.db.schema import REVISION
-from sluice_core.domain.errors import ConfigError, StoreAwayError
+from sluice_core.domain.errors import ConfigError, StoreAwayError, StoreFullError
 from sluice_core.domain.lanes import Actor
 from sluice_testing.factories import NOW, make_job, run_at
 from sluice_testing.postgres import PostgresServer
@@ -37,6 +37,29 @@ def opened() -> Iterator[Opened]:
     yield call
     for engine in engines:
         engine.dispose()
+
+
+def test_a_full_disk_is_told_apart(sqlite_template: Path, tmp_path: Path, opened: Opened) -> None:
+    (tmp_path / "sluice.db").write_bytes(sqlite_template.read_bytes())
+    engine = opened(f"sqlite:///{tmp_path / 'sluice.db'}", pool_size=1)
+    with read(engine) as c:
+        # As many pages as there are: for SQLite that is the end of the disk.
+        c.exec_driver_sql("PRAGMA max_page_count=1")
+    with pytest.raises(StoreFullError), write(engine) as c:
+        c.exec_driver_sql("CREATE TABLE more AS SELECT randomblob(1000000)")
+    with read(engine) as c:
+        assert jobs.get(c, "0" * 26) is None
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, None], ids=["foreign", "torn"])
+def test_a_damaged_file_is_one_sentence(
+    content: bytes | None, sqlite_template: Path, tmp_path: Path, opened: Opened
+) -> None:
+    whole = sqlite_template.read_bytes()
+    (tmp_path / "sluice.db").write_bytes(content or whole[:4096] + b"\xff" * (len(whole) - 4096))
+    engine = opened(f"sqlite:///{tmp_path / 'sluice.db'}")
+    with pytest.raises(StoreAwayError, match="not a database|malformed"), write(engine) as c:
+        make_job(c)
 
 
 def test_postgresql_stopped_and_back(own_postgres: PostgresServer, opened: Opened) -> None:

@@ -14,7 +14,12 @@ from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
 from sluice_core.adapters import tracing
-from sluice_core.domain.errors import BrokerAwayError, SluiceError, StoreAwayError
+from sluice_core.domain.errors import (
+    BrokerAwayError,
+    SluiceError,
+    StoreAwayError,
+    StoreFullError,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -153,6 +158,8 @@ def install(app: Flask) -> None:
     @app.errorhandler(StoreAwayError)
     def _store_away(exc: StoreAwayError) -> Response:
         log.warning("store_away", error=str(exc))
+        if isinstance(exc, StoreFullError):
+            return unavailable("The database's disk is full: nothing can be kept.").response()
         return unavailable("The database does not answer; try again soon.").response()
 
     @app.errorhandler(BrokerAwayError)

@@ -399,11 +399,12 @@ def _stage(actor: Actor, env: Mapping[str, str]) -> StageSettings:
 
 def _sentence(exc: ValidationError, set_by: Mapping[str, str] = MappingProxyType({})) -> str:
     first = exc.errors()[0]
+    words = first["msg"].removeprefix("Value error, ")
     if not first["loc"]:
-        return f"Wrong settings: {first['msg']}."
+        return f"Wrong settings: {words}."
     field = str(first["loc"][0])
     name = set_by.get(field, PREFIX + field.upper())
-    return f"{name} has a wrong value '{masked(field, first['input'])}': {first['msg']}."
+    return f"{name} has a wrong value '{masked(field, first['input'])}': {words}."
 
 
 def masked(name: str, value: object) -> str:

@@ -151,6 +151,10 @@ class StoreAwayError(Exception):
     """The database does not answer. Never a job's failure: work pauses until it is back."""
 
 
+class StoreFullError(StoreAwayError):
+    """The database answers and has no room to write: its disk is full."""
+
+
 class BrokerAwayError(Exception):
     """Redis does not answer. Never a job's failure: the outbox keeps what must be sent."""
 

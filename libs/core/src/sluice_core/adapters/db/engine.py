@@ -14,13 +14,17 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from sluice_core.adapters.db.schema import REVISION
-from sluice_core.domain.errors import ConfigError, NotYetError, StoreAwayError
+from sluice_core.domain.errors import ConfigError, NotYetError, StoreAwayError, StoreFullError
 
 #: Seconds that a statement waits for another writer's lock before it calls the store away.
 PATIENCE = 5.0
 #: Seconds to reach PostgreSQL, and to wait for a free connection of the pool.
 CONNECT_TIMEOUT = 5
 POOL_TIMEOUT = 10.0
+#: What a file that is no database, or no longer a whole one, makes SQLite say.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+#: SQLSTATE of PostgreSQL's `disk_full`.
+_PG_DISK_FULL = "53100"
 #: Seconds after which PostgreSQL ends the transaction of a process that was frozen in it.
 FROZEN_TIMEOUT = 60
 
@@ -143,11 +147,25 @@ def mapped() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeoutError) as exc:
-        raise StoreAwayError(_one_line(exc)) from exc
+        raise (StoreFullError if _is_full(exc) else StoreAwayError)(_one_line(exc)) from exc
     except DBAPIError as exc:
-        if exc.connection_invalidated:
+        if exc.connection_invalidated or _sqlite_code(exc) in _DAMAGED:
             raise StoreAwayError(_one_line(exc)) from exc
         raise
+
+
+def _is_full(exc: Exception) -> bool:
+    cause = getattr(exc, "orig", None)
+    return (
+        _sqlite_code(exc) == sqlite3.SQLITE_FULL
+        or getattr(cause, "sqlstate", None) == _PG_DISK_FULL
+    )
+
+
+def _sqlite_code(exc: Exception) -> int | None:
+    """SQLite's primary result code; None when the error is not SQLite's."""
+    code = getattr(getattr(exc, "orig", None), "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
 
 
 def _one_line(exc: Exception) -> str:
