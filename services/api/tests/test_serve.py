@@ -129,3 +129,9 @@ def test_page_and_docs_load_nothing_from_elsewhere(serve: Any) -> None:
     assert set(document["paths"]["/v1/jobs"]) >= {"get", "post"}
     fields = document["components"]["schemas"]["JobRequest"]["properties"]
     assert {"url", "preset", "priority", "force"} <= set(fields)
+    assert "Problem" in document["components"]["schemas"]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            answers = operation["responses"]
+            assert list(answers["default"]["content"]) == ["application/problem+json"], path
+            assert not {"422", "4XX"} & set(answers), (method, path)

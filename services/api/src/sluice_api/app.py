@@ -83,7 +83,7 @@ def create_app(settings: Settings, deps: Deps | None = None) -> OpenAPI:
 
 
 def _bare_app(settings: Settings) -> OpenAPI:
-    app = OpenAPI(
+    app = _Api(
         "sluice_api",
         info=Info(
             title="Sluice",
@@ -92,7 +92,6 @@ def _bare_app(settings: Settings) -> OpenAPI:
         ),
         security_schemes={"key": {"type": "http", "scheme": "bearer"}},
         openapi_extensions={"security": [{"key": []}]},
-        responses={"4XX": {"content": {"application/problem+json": {"schema": _PROBLEM}}}},
         validation_error_status=422,
         validation_error_model=Problem,
         validation_error_callback=_validation_problem,
@@ -107,7 +106,22 @@ def _bare_app(settings: Settings) -> OpenAPI:
     return app
 
 
-_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+class _Api(OpenAPI):
+    """Documents of each operation that whatever it does not list is a problem."""
+
+    def generate_spec_json(self) -> None:
+        super().generate_spec_json()  # type: ignore[no-untyped-call]  # the library has none
+        for path in self.spec_json["paths"].values():
+            for operation in path.values():
+                # The library's own entry tells of a list, as `application/json`.
+                del operation["responses"][self.validation_error_status]
+                operation["responses"]["default"] = _PROBLEM
+
+
+_PROBLEM = {
+    "description": "What is wrong (RFC 9457)",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
 
 
 def _validation_problem(exc: ValidationError) -> object:
