@@ -58,7 +58,7 @@ def test_a_damaged_file_is_one_sentence(
     whole = sqlite_template.read_bytes()
     (tmp_path / "sluice.db").write_bytes(content or whole[:4096] + b"\xff" * (len(whole) - 4096))
     engine = opened(f"sqlite:///{tmp_path / 'sluice.db'}")
-    with pytest.raises(StoreAwayError, match="not a database|malformed"), write(engine) as c:
+    with pytest.raises(StoreAwayError, match=r"not a database|malformed"), write(engine) as c:
         make_job(c)
 
 

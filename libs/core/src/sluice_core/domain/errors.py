@@ -28,7 +28,7 @@ class CodeInfo:
     error_class: ErrorClass
     #: One sentence for people: what happened.
     words: str
-    #: One sentence for people: what they can do.
+    #: One sentence for people: what they can do. Shown while tries are left and after the last.
     help: str
     #: Runs in all, first one included; None takes the stage's own setting.
     max_tries: int | None = None
@@ -61,26 +61,41 @@ CODES: dict[str, CodeInfo] = {
         _P, "the media is protected by DRM", "Protected media can't be fetched."
     ),
     "live_not_started": CodeInfo(
-        _T, "the live event has not started", "Sluice tries again later.", max_tries=5
+        _T,
+        "the live event has not started",
+        "Sluice tries several times; retry it once the event runs.",
+        max_tries=5,
     ),
     "rate_limited": CodeInfo(
-        _T, "the site asks for fewer requests", "Sluice waits as long as the site asks."
+        _T,
+        "the site asks for fewer requests",
+        "Sluice waits as asked and tries several times; retry it later.",
     ),
     "network": CodeInfo(
-        _T, "the connection failed", "Sluice tries again; check that the host is reachable."
+        _T,
+        "the connection failed",
+        "Sluice tries several times; check that the host is reachable.",
     ),
-    "timeout": CodeInfo(_T, "the site took too long to answer", "Sluice tries again."),
-    "stalled": CodeInfo(_T, "nothing more arrived", "Sluice tries again and goes on from there."),
-    "server_error": CodeInfo(_T, "the site has a fault", "Sluice tries again."),
+    "timeout": CodeInfo(
+        _T, "the site took too long to answer", "Sluice tries several times; retry it later."
+    ),
+    "stalled": CodeInfo(
+        _T,
+        "nothing more arrived",
+        "Sluice tries several times, each from where the last one ended.",
+    ),
+    "server_error": CodeInfo(
+        _T, "the site has a fault", "Sluice tries several times; retry it later."
+    ),
     "too_large": CodeInfo(
         _P, "the media is larger than allowed", "Choose a smaller preset or raise MAX_FILE_SIZE."
     ),
     "too_many_entries": CodeInfo(
         _P, "the collection is longer than allowed", "Choose items or raise MAX_ENTRIES."
     ),
-    "disk_full": CodeInfo(_T, "the disk is full", "Free some space; Sluice tries again."),
+    "disk_full": CodeInfo(_T, "the disk is full", "Free some space; Sluice tries several times."),
     "storage_error": CodeInfo(
-        _T, "the storage does not answer rightly", "Sluice tries again; check the storage."
+        _T, "the storage does not answer rightly", "Sluice tries several times; check the storage."
     ),
     "blocked_address": CodeInfo(
         _P,

@@ -222,7 +222,12 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
     except (StaleRunError, StoreAwayError):
         raise
     except Exception as exc:
-        exc = _failure(exc, run)  # mapped
+        if isinstance(exc, OSError) and exc.errno in FULL:
+            # It may show anywhere in a handler.
+            exc = SluiceError(code="disk_full")  # mapped
+        elif not isinstance(exc, SluiceError):
+            log.exception("run_crashed", job=run.job.id)
+            exc = SluiceError(f"{type(exc).__name__}: {exc}")  # mapped
         if deps.running.reason(run.claim.attempt_id) == EndReason.HARD_LIMIT:
             # Whatever it says, it died of that.
             exc = SluiceError(code="hard_time_limit")
@@ -244,16 +249,6 @@ def _make_scratch(run: Run) -> None:
         code = "disk_full" if exc.errno in FULL else "storage_error"
         words = f"the scratch folder can't be made: {exc.strerror}"
         raise SluiceError(words, code=code) from exc
-
-
-def _failure(exc: Exception, run: Run) -> SluiceError:
-    """What a handler raised, with a code: a full disk may show anywhere, the rest is our fault."""
-    if isinstance(exc, SluiceError):
-        return exc
-    if isinstance(exc, OSError) and exc.errno in FULL:
-        return SluiceError(code="disk_full")
-    log.exception("run_crashed", job=run.job.id)
-    return SluiceError(f"{type(exc).__name__}: {exc}")
 
 
 def _remove_stored(deps: StageDeps, run: Run) -> None:

@@ -184,6 +184,39 @@ def test_message_for_people_has_none_of_the_noise():
     assert clean_message(text) == "Video unavailable"
 
 
+@pytest.mark.parametrize(
+    ("said_by_ytdlp", "told"),
+    [
+        ("HTTPSConnection(host='a.b', port=443): Failed to resolve 'a.b' ([Errno -2] No)",
+         "Failed to resolve 'a.b' (No)"),
+        ("HTTPConnectionPool(host='127.0.0.1', port=80): Read timed out. (read timeout=20.0)",
+         "Read timed out."),
+        ("Got error: 1048576 bytes read, 1048576 more expected. Giving up after 3 retries",
+         "1048576 bytes read, 1048576 more expected"),
+        ("('Connection aborted.', BadStatusLine('\\x16'))", "the site's answer is not HTTP"),
+        ("('Connection aborted.', HTTPException('got more than 100 headers'))",
+         "the connection was aborted: got more than 100 headers"),
+        ("('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))",
+         "the connection was aborted: Connection reset by peer"),
+        ("\r[download] Got error: ('Connection aborted.', RemoteDisconnected('Remote end closed'))",
+         "the connection was aborted: Remote end closed"),
+        ("unable to write data: [Errno 28] No space left on device",
+         "unable to write data: No space left on device"),
+    ],
+)  # fmt: skip
+def test_message_for_people_has_none_of_the_librarys_own_names(said_by_ytdlp, told):
+    assert clean_message(said_by_ytdlp) == told
+
+
+def test_some_words_are_ours():
+    assert map_error(said("Did not get any data blocks"), now=NOW).message == (
+        "the site sent an empty file"
+    )
+    assert map_error(
+        said("No connection adapters were found for 'file:///x'"), now=NOW
+    ).message == ("it leads to a link that is neither http nor https")
+
+
 def test_every_code_is_one_of_the_contract():
     codes = {code for _, code in STATUS + TYPES + WORDS}
     assert codes <= set(CODES)

@@ -183,6 +183,7 @@ def test_connection_that_is_reset_is_continued(sample_site, child, sha256):
         (f"/big/{2 * MIB}.mp4", {"fail": 500}, "server_error"),
         (f"/big/{2 * MIB}.mp4", {"fail": 403}, "forbidden"),
         (f"/big/{2 * MIB}.mp4", {"fail": 410}, "gone"),
+        (f"/big/{2 * MIB}.mp4", {"length": "wrong"}, "server_error"),
         (f"/big/{2 * MIB}.mp4", {"redirect": "http://10.0.0.1/a.mp4"}, "blocked_address"),
         (f"/big/{2 * MIB}.mp4", {"redirect": "file:///etc/passwd"}, "unsupported_url"),
     ],

@@ -61,7 +61,8 @@ the query wins. Sizes are bytes of the response's body, times are seconds:
 - `stall=N` silence after N bytes; `reset=N` RST after them; `short=N` closes after them although
   Content-Length says more. Each counts within one response, so a resumed download moves on, and
   nothing happens to a body that is no longer than N
-- `length=chunked`, `length=close` no Content-Length; `ranges=no` answers a Range with 200
+- `length=chunked`, `length=close` no Content-Length, `length=wrong` one that is no number;
+  `ranges=no` answers a Range with 200
 - `change=N` other content (ETag, size, bytes) under the address from the N-th request on
 - `html=1` a page in place of the media; `type=` another Content-Type
 - `times=N` only the first N requests are treated so, `skip=N` after N healthy ones; `id=` names

@@ -35,7 +35,8 @@ class Behaviour:
     reset: int | None = None
     #: Close after so many bytes although Content-Length says more.
     short: int | None = None
-    #: "exact" (Content-Length), "chunked" or "close" (delimited by the end of the connection).
+    #: "exact" (Content-Length), "chunked" or "close" (delimited by the end of the connection);
+    #: "wrong" as that, beside a Content-Length that is no number.
     length: str = "exact"
     #: Whether a Range is honoured; if not, it is answered by 200 and the whole body.
     ranges: bool = True
@@ -66,8 +67,8 @@ class Behaviour:
             return int(params[name]) if name in params else None
 
         length = params.get("length", "exact")
-        if length not in {"exact", "chunked", "close"}:
-            raise ValueError("length is exact, chunked or close")
+        if length not in {"exact", "chunked", "close", "wrong"}:
+            raise ValueError("length is exact, chunked, close or wrong")
         throttle = float(params["throttle"]) if "throttle" in params else None
         if throttle is not None and throttle <= 0:
             raise ValueError("throttle is above zero")

@@ -62,7 +62,7 @@ def choose_part(reply: Reply, behaviour: Behaviour, asked: Conditions) -> Part:
 
 
 def choose_framing(part: Part, behaviour: Behaviour, asked: Conditions) -> str:
-    """How the end of the body is told: "exact", "chunked" or "close"."""
+    """How the end of the body is told: "exact", "chunked", "close" or "wrong"."""
     kind = behaviour.length
     if part.length is None and kind == "exact":
         kind = "chunked"
@@ -76,6 +76,8 @@ def head_bytes(
     headers = [("Server", "sample"), ("Content-Type", behaviour.content_type or reply.content_type)]
     if framing == "exact":
         headers.append(("Content-Length", str(part.length)))
+    elif framing == "wrong":
+        headers.append(("Content-Length", "many"))
     elif framing == "chunked":
         headers.append(("Transfer-Encoding", "chunked"))
     if reply.ranges:

@@ -209,7 +209,7 @@ class SiteHandler(BaseHTTPRequestHandler):
         )
         part = choose_part(reply, behaviour, conditions)
         framing = choose_framing(part, behaviour, conditions)
-        if framing == "close" or behaviour.cut() is not None:
+        if framing in {"close", "wrong"} or behaviour.cut() is not None:
             self.close_connection = True
         record.status = part.status
         wire.pause(behaviour.latency)

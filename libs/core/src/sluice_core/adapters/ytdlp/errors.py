@@ -64,10 +64,12 @@ _BY_ERRNO = {
 class _Words(NamedTuple):
     code: str
     pattern: re.Pattern[str]
+    #: What people are told in place of words that only yt-dlp's authors understand.
+    said: str = ""
 
 
-def _words(code: str, pattern: str) -> _Words:
-    return _Words(code, re.compile(pattern, re.IGNORECASE))
+def _words(code: str, pattern: str, said: str = "") -> _Words:
+    return _Words(code, re.compile(pattern, re.IGNORECASE), said)
 
 
 #: First match wins; `_SITE_SAYS` also holds against a bare 403, which hides the reason.
@@ -111,13 +113,18 @@ _YTDLP_SAYS = (
     ),
     _words(
         "unsupported_url",
-        r"no connection adapters|unknown url type|unsupported url|is not a valid url"
-        r"|live (hls|dash)|websocket",
+        r"no connection adapters|unknown url type",
+        "it leads to a link that is neither http nor https",
     ),
+    _words("unsupported_url", r"unsupported url|is not a valid url|live (hls|dash)|websocket"),
     _words(
         "not_found", r"(video|page|media|post) (is )?(unavailable|not found)|does(n.t| not) exist"
     ),
-    _words("bad_media", r"did not get any data blocks|downloaded file is empty"),
+    _words(
+        "bad_media",
+        r"did not get any data blocks|downloaded file is empty",
+        "the site sent an empty file",
+    ),
     _words("incomplete", r"fragment \d+ not found|content too short|bytes read, \d+ more expected"),
     _words("timeout", r"timed? ?out"),
     _words("disk_full", r"no space left|disk quota"),
@@ -134,7 +141,13 @@ _STATUS = re.compile(r"HTTP Error ([45]\d\d)\b")
 _NOISE = re.compile(
     r"^ERROR:\s*|^\[[\w:.+ -]+\]\s*(?:[\w-]{1,64}:\s+)?|\(caused by .*|; please report this issue.*"
     r"|\s*Use --list-formats.*|\s*Confirm you are on the latest version.*|\x1b\[[0-9;]*m"
+    # What urllib3 and the downloader put around the reason.
+    r"|^HTTPS?Connection(?:Pool)?\([^)]*\):\s*|\[Errno -?\d+\]\s*|\s*\(read timeout=[\d.]+\)"
+    r"|^Got error:\s*|\.?\s*Giving up after \d+ retries$"
 )
+
+#: How urllib3 tells of a connection that ended: the repr of a tuple.
+_ABORTED = re.compile(r"\('Connection aborted\.', (?P<kind>\w+)\((?P<args>.*)\)\)", re.DOTALL)
 
 
 def map_error(error: BaseException, *, now: float) -> SluiceError:
@@ -164,7 +177,17 @@ def clean_message(text: str) -> str:
     previous = None
     while text != previous:
         previous, text = text, _NOISE.sub("", text).strip()
+    if (aborted := _ABORTED.search(text)) is not None:
+        return _how_it_was_aborted(aborted["kind"], aborted["args"])
     return text.splitlines()[0].strip() if text else ""
+
+
+def _how_it_was_aborted(kind: str, args: str) -> str:
+    if kind == "BadStatusLine":
+        # It holds whatever bytes the site sent.
+        return "the site's answer is not HTTP"
+    reason = args.rpartition(", ")[2].strip("'\"")
+    return f"the connection was aborted: {reason}" if reason else "the connection was aborted"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -245,5 +268,5 @@ def _from_type(part: BaseException) -> SluiceError | None:  # noqa: PLR0911  # a
 def _from_words(text: str, message: str) -> SluiceError:
     for words in (*_SITE_SAYS, *_YTDLP_SAYS):
         if words.pattern.search(text):
-            return SluiceError(message, code=words.code)
+            return SluiceError(words.said or message, code=words.code)
     return SluiceError(message, code="internal")

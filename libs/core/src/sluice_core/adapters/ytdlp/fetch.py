@@ -123,6 +123,9 @@ def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> N
             if isinstance(exc, ReExtractInfo):
                 raise
             raise _mapped(exc, fragmented=protocol in _FRAGMENTED) from exc
+        except ValueError as exc:
+            # Headers are taken at their word: one that is no number ends here.
+            raise SluiceError("the site's answer can't be read", code="server_error") from exc
     if not ok:
         raise SluiceError("the download ended without a file", code="incomplete")
 
