@@ -19,6 +19,7 @@ _SUITES = {11: "bookworm", 13: "trixie"}
 #: Seconds that any one step may take on a busy machine.
 _PATIENCE = 600.0
 _BASE = "localhost/base"
+_TAG = "test"
 _FOLDERS = ("images", "libs", "services")
 _FILES = (".dockerignore", "pyproject.toml", "uv.lock")
 
@@ -103,9 +104,9 @@ class Builder:
         """Build as `make images` does, but without a network, and mount what came out."""
         _call(
             ["unshare", "--net", self._context / "images" / "make.sh", name],
-            env={**self._env(), "ENGINE": "buildah", "BASE_IMAGE": _BASE, **arguments},
+            env={**self._env(), "ENGINE": "buildah", "BASE_IMAGE": _BASE, "TAG": _TAG, **arguments},
         )
-        tag = f"localhost/sluice-{name}:dev"
+        tag = f"localhost/sluice-{name}:{_TAG}"
         config = json.loads(self._run("inspect", "--type", "image", tag))["OCIv1"]["config"]
         container = self._run("from", tag).strip()
         return Image(
