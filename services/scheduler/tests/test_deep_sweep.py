@@ -115,6 +115,26 @@ def test_pieces_of_all_runs_stay_while_a_run_may_go_on_from_them(engine, storage
     assert keys(storage) == []
 
 
+def test_segments_of_all_runs_stay_while_a_run_may_go_on_from_them(engine, storage, put):
+    with write(engine) as c:
+        run = run_at(c, Actor.TRANSCODE)
+        runs.describe(c, run.job, {"sources": []}, now=NOW)
+    name = "0f/00000-1-aa.mp4"
+    epochs = range(1, run.job.epoch + 1)
+    segments = [put(f"work/{run.job.id}/segments.{epoch}/{name}") for epoch in epochs]
+    assert len(segments) > 1
+    sweep.deep_sweep(engine, storage)
+    assert keys(storage) == segments
+    with write(engine) as c:
+        runs.fail(c, run, ERROR, dead=True, sweep_at=NOW + 9, now=NOW)
+    sweep.deep_sweep(engine, storage)
+    assert keys(storage) == segments
+    with write(engine) as c:
+        c.execute(jobs_table.update().values(sweep_at=None))
+    sweep.deep_sweep(engine, storage)
+    assert keys(storage) == []
+
+
 def test_of_fetched_files_the_newest_stay_while_a_run_may_go_on_from_them(engine, storage, put):
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)

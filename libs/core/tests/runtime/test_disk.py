@@ -161,6 +161,19 @@ def test_a_storage_on_another_disk_needs_room_of_its_own(
         pass
 
 
+def test_more_than_was_asked_for_needs_room_in_such_a_storage_too(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.storage, "free_bytes", lambda: 120 * MIB)
+    with place.disk.room(place.run("a"), whole=MIB) as room:
+        # On the same disk a link will do.
+        room.stored(50 * MIB)
+        monkeypatch.setattr(place.storage, "shares_disk", lambda _folder: False)
+        room.stored(20 * MIB)
+        with pytest.raises(SluiceError, match="the storage needs 21 MiB and has 120"):
+            room.stored(21 * MIB)
+
+
 def test_a_folder_that_may_hold_less_than_its_disk(place: Place) -> None:
     """A pod's volume is only counted, and the pod ends when it holds too much."""
     assert free_within(0) is free_bytes

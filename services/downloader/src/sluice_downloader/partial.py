@@ -6,20 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sluice_core.adapters.db import liveness
-from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.ytdlp.resume import PartialFile
-from sluice_core.domain.errors import StaleRunError, StoreAwayError
-from sluice_core.domain.states import Status
-from sluice_core.runtime.pieces import Owner, Saver, restore
+from sluice_core.domain.errors import StaleRunError
+from sluice_core.runtime.pieces import Saver, owner, restore
 from sluice_core.runtime.run import Run
 
 #: Seconds that a run may take to save the rest of what it has when it ends: well below what a drain
 #: leaves for handing back.
 FLUSH = 3.0
-
-#: Nobody goes on from what such a job left.
-_OVER = {Status.SUCCESS, Status.PARTIAL, Status.CANCELED}
 
 
 @contextmanager
@@ -60,16 +54,3 @@ def kept(run: Run, path: Path) -> Iterator[Callable[[], None]]:
         raise
     finally:
         saver.stop(flush=flush, hurry=lambda: deps.running.reason(run.claim.attempt_id) is not None)
-
-
-def owner(run: Run) -> Owner:
-    """Who owns the run's job now, as the database says."""
-    try:
-        with read(run.deps.engine) as connection:
-            found = liveness.owners(connection, [run.job.id]).get(run.job.id)
-    except StoreAwayError:
-        # Nobody can have taken the job from us while nobody can reach the database.
-        return Owner.SELF
-    if found is None or found[1] in _OVER:
-        return Owner.NOBODY
-    return Owner.SELF if found[0] == run.id.epoch else Owner.OTHER

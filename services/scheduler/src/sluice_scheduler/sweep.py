@@ -33,6 +33,8 @@ WORK, FINAL = "work/", "files/"
 _FETCHED = re.compile(r"/download\.\d+/")
 #: Pieces of partial files: what one run saves names those of all runs before it.
 _PIECES = re.compile(r"/partial\.\d+/")
+#: Finished segments of an encode: the next run goes on from those of all runs before it.
+_SEGMENTS = re.compile(r"/segments\.\d+/")
 #: What this system writes; anything else in its storage is not its own to remove.
 _KEY = re.compile(r"(?:work|files)/(?P<job>[0-9A-Z]{26})/[a-z]+\.\d+/.+", re.DOTALL)
 #: The run that a key begins with.
@@ -203,6 +205,8 @@ def useless(keys: Sequence[str], owner: ownership.Owner | None) -> list[str]:
 def _kept_from(key: str, keys: Sequence[str], owner: ownership.Owner) -> int:
     """The first epoch whose files like this one stay."""
     if _PIECES.search(key) and owner.may_go_on and owner.needs_download:
+        return 0
+    if _SEGMENTS.search(key) and owner.may_go_on and not owner.needs_download:
         return 0
     return _oldest_fetched(keys, owner) if _FETCHED.search(key) else _present(owner)
 

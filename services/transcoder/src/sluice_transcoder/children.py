@@ -133,8 +133,21 @@ def last_time(path: Path, found: Probe, *, ffprobe: Path, place: Workplace) -> f
             latest[0] = max(latest[0], float(line.strip(", ")))
 
     start = max(0.0, (found.duration or 0.0) - TAIL_SECONDS)
+    read_through(tail_command(ffprobe, path, start=start), on_line=on_line, place=place)
+    return latest[0] - (found.start_time or 0.0)
+
+
+def read_through(argv: Sequence[str], *, on_line: Callable[[str], None], place: Workplace) -> None:
+    """Run an ffprobe that may read a whole file, line by line.
+
+    Raises:
+        SluiceError: as `probe`.
+        ChildLostError: somebody else ended the child.
+        CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
+
+    """
     result = run(
-        place.spec(tail_command(ffprobe, path, start=start)),
+        place.spec(argv),
         on_line=on_line,
         stop=place.stop,
         deadline_s=place.deadline_s,
@@ -144,7 +157,6 @@ def last_time(path: Path, found: Probe, *, ffprobe: Path, place: Workplace) -> f
     _raise_for_stop(result, place)
     if not result.ok:
         raise _error(result, probing=True)
-    return latest[0] - (found.start_time or 0.0)
 
 
 def convert(

@@ -28,10 +28,26 @@ def build_command(
         threads: at most so many for decoding, filtering and encoding each.
 
     """
+    inputs = [word for source in sources for word in source_words(source, threads=threads)]
+    return command_of(plan, inputs, output, ffmpeg=ffmpeg, threads=threads)
+
+
+def source_words(source: Path, *options: str, threads: int) -> list[str]:
+    """One input, behind its options."""
+    return [*input_guard(), "-threads", str(threads), *options, "-i", file_url(source)]
+
+
+def command_of(
+    plan: Plan,
+    inputs: Sequence[str],
+    output: Path,
+    *,
+    ffmpeg: Path,
+    threads: int,
+    extra: Sequence[str] = (),
+) -> list[str]:
+    """As `build_command`, for inputs that are spelled already and `extra` words for the muxer."""
     limit = ("-threads", str(threads))
-    inputs = [
-        word for source in sources for word in (*input_guard(), *limit, "-i", file_url(source))
-    ]
     return [
         str(ffmpeg),
         *("-hide_banner", "-nostdin", "-y", "-v", "error"),
@@ -40,6 +56,7 @@ def build_command(
         *_video(plan),
         *(word for number, track in enumerate(plan.audio) for word in _audio(number, track)),
         *limit,
+        *extra,
         *_muxer(plan),
         file_url(output),
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 _MICROSECONDS = 1_000_000
 
@@ -79,3 +81,117 @@ def _number(text: str | None) -> float | None:
         return float(text or "")
     except ValueError:
         return None
+
+
+#: What joining takes of the whole, in percent: pictures are copied, sound is encoded.
+_JOIN_PERCENT = 3.0
+
+
+class WholeProgress:
+    """Progress of an encode that is made of segments.
+
+    Args:
+        duration: seconds of media.
+        frames: pictures of all segments.
+        on_progress: is told.
+
+    """
+
+    def __init__(
+        self, *, duration: float, frames: int, on_progress: Callable[[EncodeProgress], None]
+    ) -> None:
+        self._duration = duration
+        self._frames = frames
+        self._on_progress = on_progress
+        self._done = 0
+        self._bytes = 0
+        self._kept = 0
+        self._began: float | None = None
+
+    @property
+    def share(self) -> float:
+        """How much of the whole was not kept from an earlier run, 0 to 1."""
+        return 1.0 - self._kept / self._frames
+
+    def kept(self, frames: int, size: int) -> None:
+        """A segment is there already."""
+        self._kept += frames
+        self._add(frames, size)
+        self.tell(0, 0)
+
+    def segment(self, frames: int, *, on_first: Callable[[], None]) -> SegmentProgress:
+        """A segment of so many pictures begins; `on_first` is called once there are some."""
+        if self._began is None:
+            self._began = time.monotonic()
+        return SegmentProgress(self, frames, on_first)
+
+    def ended(self, frames: int, size: int) -> None:
+        """A segment is encoded."""
+        self._add(frames, size)
+
+    def _add(self, frames: int, size: int) -> None:
+        self._done += frames
+        self._bytes += size
+
+    def tell(self, frames: int, size: int) -> None:
+        """So much of the present segment is encoded."""
+        done = self._done + frames
+        share = done / self._frames
+        speed = self._speed(done)
+        left = self._duration * (1 - share)
+        self._on_progress(
+            EncodeProgress(
+                percent=round((100 - _JOIN_PERCENT) * share, 1),
+                seconds=self._duration * share,
+                bytes=self._bytes + size,
+                speed=speed,
+                eta_seconds=round(left / speed, 1) if speed else None,
+            )
+        )
+
+    def _speed(self, done: int) -> float | None:
+        if self._began is None or done <= self._kept:
+            return None
+        seconds = self._duration * (done - self._kept) / self._frames
+        return seconds / max(time.monotonic() - self._began, 0.001)
+
+    def joining(self, progress: EncodeProgress | None) -> None:
+        """The joining run's own progress; None is not told on."""
+        if progress is None:
+            return
+        own = (progress.percent or 0.0) * _JOIN_PERCENT / 100
+        percent = min(_ALMOST, round(100 - _JOIN_PERCENT + own, 1))
+        # Both copies are on the disk by now.
+        size = self._bytes + progress.bytes
+        self._on_progress(replace(progress, percent=percent, seconds=self._duration, bytes=size))
+
+
+class SegmentProgress:
+    """Reads what the run of one segment says; times in it are those of the whole, so it counts."""
+
+    def __init__(self, whole: WholeProgress, frames: int, on_first: Callable[[], None]) -> None:
+        self._whole = whole
+        self._wanted = frames
+        self._on_first = on_first
+        self._size = 0
+        #: Pictures so far.
+        self.frames = 0
+
+    def feed(self, line: str) -> None:
+        """One line of `-progress`."""
+        key, _, value = line.strip().partition("=")
+        if key == "frame":
+            self._count(int(_number(value) or 0))
+        elif key == "total_size":
+            self._size = max(self._size, int(_number(value) or 0))
+        elif key == "progress":
+            self._whole.tell(self.frames, self._size)
+
+    def _count(self, frames: int) -> None:
+        before, self.frames = self.frames, min(self._wanted, max(self.frames, frames))
+        if self.frames and not before:
+            self._on_first()
+
+    def end(self) -> None:
+        """It ended well."""
+        self._whole.ended(self._wanted, self._size)

@@ -24,6 +24,8 @@ class Tools:
     ffmpeg: Path
     ffprobe: Path
     tone_map: ToneMap = ToneMap.NONE
+    #: What ffmpeg calls itself: two builds may encode the same in two ways.
+    version: str = ""
 
 
 def inspect_tools(found: FfmpegTools) -> Tools:
@@ -33,7 +35,8 @@ def inspect_tools(found: FfmpegTools) -> Tools:
         ConfigError: it does not run.
 
     """
-    return Tools(found.ffmpeg, found.ffprobe, _tone_map(found.ffmpeg))
+    version = _ask(found.ffmpeg, "-version").partition("\n")[0]
+    return Tools(found.ffmpeg, found.ffprobe, _tone_map(found.ffmpeg), version)
 
 
 def _tone_map(ffmpeg: Path) -> ToneMap:

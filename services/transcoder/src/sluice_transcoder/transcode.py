@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice_core.domain.errors import SluiceError
@@ -14,6 +14,7 @@ from sluice_transcoder.children import Workplace, convert, last_time, probe
 from sluice_transcoder.command import build_command
 from sluice_transcoder.plan import Action, Plan, make_plan
 from sluice_transcoder.progress import EncodeProgress, ProgressReader
+from sluice_transcoder.segments import Job, encode_in_segments
 from sluice_transcoder.verify import check_result, check_source, check_tail, needs_reading
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from sluice_core.domain.presets import Preset
     from sluice_transcoder.probe import Probe
+    from sluice_transcoder.segments import Cutting
     from sluice_transcoder.tools import Tools
 
 #: Two files on different file systems, a file system without links, too many links of one file.
@@ -41,6 +43,7 @@ class Result:
         content_type: for HTTP.
         extension: of the name that people see, without a dot.
         action: what it took.
+        share: how much of it this run encoded, 0 to 1; the rest is from segments of earlier runs.
 
     """
 
@@ -50,6 +53,7 @@ class Result:
     content_type: str
     extension: str
     action: Action
+    share: float = 1.0
 
 
 def transcode(
@@ -60,6 +64,7 @@ def transcode(
     tools: Tools,
     threads: int,
     place: Workplace,
+    cutting: Cutting | None = None,
     on_plan: Callable[[Plan], None] = lambda _plan: None,
     on_progress: Callable[[EncodeProgress], None] = lambda _progress: None,
 ) -> Result:
@@ -75,6 +80,7 @@ def transcode(
         tools: ffmpeg and ffprobe.
         threads: at most so many for each part of ffmpeg.
         place: where children run and how they are stopped.
+        cutting: how a long encode is cut; None never cuts.
         on_plan: called before anything is written; may raise.
         on_progress: called about twice a second while ffmpeg runs.
 
@@ -90,6 +96,7 @@ def transcode(
         check_source(found)
     plan = make_plan(probes, preset, tone_map=tools.tone_map)
     on_plan(plan)
+    share = 1.0
     name = f"result.{plan.container.extension}"
     with _temporary(out_dir / f".{name}.part") as part:
         if plan.action is Action.KEEP:
@@ -98,12 +105,36 @@ def transcode(
             check_result(result, plan)
             _take(sources[0], part, place.stop)
         else:
-            argv = build_command(plan, sources, part, ffmpeg=tools.ffmpeg, threads=threads)
-            written = _convert(argv, plan.duration, part, place, on_progress)
-            result = probe(part, ffprobe=tools.ffprobe, place=place)
-            check_result(result, plan, written=written)
+            job = Job(
+                sources=sources,
+                probes=probes,
+                plan=plan,
+                folder=out_dir,
+                tools=tools,
+                threads=threads,
+                place=place,
+            )
+            result, share = _make(job, part, cutting, on_progress)
         _publish(part, out_dir / name)
-    return _result(out_dir / name, result, plan)
+    return replace(_result(out_dir / name, result, plan), share=share)
+
+
+def _make(
+    job: Job,
+    part: Path,
+    cutting: Cutting | None,
+    on_progress: Callable[[EncodeProgress], None],
+) -> tuple[Probe, float]:
+    """Run ffmpeg, once or for each segment; the checked result, and the share made now."""
+    if cutting is not None:
+        joined = encode_in_segments(job, part, cutting=cutting, on_progress=on_progress)
+        if joined is not None:
+            return joined.probe, joined.share
+    argv = build_command(job.plan, job.sources, part, ffmpeg=job.tools.ffmpeg, threads=job.threads)
+    written = _convert(argv, job.plan.duration, part, job.place, on_progress)
+    result = probe(part, ffprobe=job.tools.ffprobe, place=job.place)
+    check_result(result, job.plan, written=written)
+    return result, 1.0
 
 
 def _check_kept(source: Path, found: Probe, tools: Tools, place: Workplace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from sluice_core.adapters.binaries import ffmpeg_tools
@@ -20,12 +20,15 @@ from sluice_core.runtime import worker
 from sluice_core.runtime.children import ForkServer, Preforked, child_environment
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.disk import Disk, Room, open_disk
+from sluice_core.runtime.pieces import owner
 from sluice_core.runtime.run import Finished, Run
 from sluice_core.runtime.stage import Handler
 from sluice_transcoder import subtitles
 from sluice_transcoder.children import Workplace
+from sluice_transcoder.kept import Shelf
 from sluice_transcoder.plan import Action, Plan
 from sluice_transcoder.progress import EncodeProgress
+from sluice_transcoder.segments import Cutting
 from sluice_transcoder.tools import Tools, inspect_tools
 from sluice_transcoder.transcode import Result, transcode
 
@@ -99,12 +102,13 @@ def handle(
                 on_start=run.on_child,
                 lost_child=run.lost_child,
             ),
+            cutting=cutting_of(run, sources, watch),
             on_plan=watch.begin,
             on_progress=watch.progress,
         )
-        if result.action is Action.ENCODE and result.probe.duration:
+        if result.action is Action.ENCODE and result.probe.duration and result.share:
             took = time.monotonic() - began
-            run.observe("transcode_speed_ratio", result.probe.duration / took)
+            run.observe("transcode_speed_ratio", result.probe.duration * result.share / took)
         run.check()
         artifact = store(run, result)
     beside = [source for source in everything if source.kind == SUBTITLE]
@@ -144,10 +148,32 @@ class _Watch:
             self._whole = self._size
         self._room.written(done=0, whole=self._whole)
 
+    def join(self, segments: int) -> None:
+        """Ask for the room that a second copy of the segments takes. Raises as `begin`.
+
+        Args:
+            segments: bytes of all of them.
+
+        """
+        self._room.written(done=segments, whole=2 * segments)
+        self._room.stored(segments)
+
     def progress(self, progress: EncodeProgress) -> None:
         """Told some times a second. Raises as `begin`, and what the run raises."""
         self._room.written(done=progress.bytes or 0, whole=self._whole)
         self._run.progress(to_progress(progress))
+
+
+def cutting_of(run: Run, sources: Sequence[Source], watch: _Watch) -> Cutting:
+    """How the run's encode is cut, if it is long enough."""
+    return Cutting(
+        seconds=run.deps.settings.jobs.segment_seconds,
+        sources=[(source.key, source.bytes) for source in sources],
+        shelf=Shelf(run.deps.storage, run.id, run.scratch, lambda: owner(run)),
+        on_segment=lambda: run.deps.failpoints.hit("transcode.mid_segment"),
+        on_kept=run.put_away,
+        on_join=watch.join,
+    )
 
 
 def sources_of(job: Job) -> list[Source]:

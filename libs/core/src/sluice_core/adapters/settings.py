@@ -151,6 +151,8 @@ class JobSettings(_Group):
     retention_jobs: float = Field(90 * 86400.0, gt=0)
     #: How long partial work of failed jobs is kept for a retry by hand, seconds.
     retention_partial: float = Field(2 * 86400.0, gt=0)
+    #: Seconds of a segment of a long encode, which is what a lost worker costs; 0: none is cut.
+    segment_seconds: float = Field(60.0, ge=0)
     #: Zone in which people's times are read and shown.
     timezone: str = "UTC"
 

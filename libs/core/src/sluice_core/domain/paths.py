@@ -61,6 +61,14 @@ def partial_prefix(run: RunId) -> str:
     return f"{work_prefix(run.job_id)}partial.{run.epoch}/"
 
 
+def segments_prefix(run: RunId) -> str:
+    """Where a run keeps finished segments of an encode, e.g. `work/<job>/segments.5/`.
+
+    Not below the run's own work, as with `partial_prefix`.
+    """
+    return f"{work_prefix(run.job_id)}segments.{run.epoch}/"
+
+
 def final_key(run: RunId, name: str) -> str:
     """Key of a finished file, e.g. `files/<job>/transcode.5/title.mp4`."""
     return f"{final_prefix(run.job_id)}{run.stage.value}.{run.epoch}/{name}"

@@ -49,8 +49,8 @@ DURABLE_PERCENT = 1.0
 class Durable:
     """Whether a run has put something away that the next one goes on from.
 
-    Only a download does so by its figures: what it fetched stays. An encode that is lost begins
-    anew, however far it was.
+    Only a download does so by its figures: what it fetched stays. Of an encode whole segments stay,
+    however far it was; see `Run.put_away`.
     """
 
     def __init__(self, stage: Actor) -> None:

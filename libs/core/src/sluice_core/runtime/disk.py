@@ -121,7 +121,7 @@ class Disk:
         with freeing(scratch):
             try:
                 self._admit(room, writes=whole is not None)
-                self._admit_storage(room, (whole or 0) if stored is None else stored)
+                self.admit_storage(room, (whole or 0) if stored is None else stored)
                 yield room
             finally:
                 with self._lock:
@@ -136,7 +136,8 @@ class Disk:
                 raise _short(needed, free, self._reserve)
             self._rooms.add(room)
 
-    def _admit_storage(self, room: Room, stored: int) -> None:
+    def admit_storage(self, room: Room, stored: int) -> None:
+        """Raise `disk_full` when a storage with a disk of its own has no room for so many bytes."""
         if self._storage.shares_disk(room.scratch):
             return
         left = self._storage.free_bytes()
@@ -192,6 +193,15 @@ class Room:
                 self._disk.raise_promise(self, left)
             self.left = left
         self._disk.check()
+
+    def stored(self, more: int) -> None:
+        """Told before so many bytes more than was asked for go into storage.
+
+        Raises:
+            SluiceError: `disk_full`.
+
+        """
+        self._disk.admit_storage(self, more)
 
 
 @contextmanager

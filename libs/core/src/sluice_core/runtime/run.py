@@ -141,6 +141,14 @@ class Run:
             return
         tell(self.deps, job, "progress")
 
+    def put_away(self) -> None:
+        """Note that the next run goes on from what this one stored: its loss blames nobody."""
+        try:
+            with write(self.deps.engine) as connection:
+                liveness.mark_progressed(connection, self.claim.attempt_id)
+        except StoreAwayError:
+            self.deps.running.note_store(away=True)
+
     def observe(self, metric: str, value: float) -> None:
         """Count an observation with the end of this run."""
         self._observed.append(Tally(metric, {}, value))
