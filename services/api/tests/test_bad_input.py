@@ -190,3 +190,10 @@ def test_a_fault_of_ours_shows_nothing_of_it(shared: Any, monkeypatch: pytest.Mo
     assert response.status_code == 500
     assert response.get_json()["code"] == "internal"
     assert "secret" not in response.text
+
+
+def test_what_is_no_id_is_told_in_words(client):
+    for path in ("/v1/jobs/nope", "/v1/jobs?cursor=nope"):
+        answer = client.get(path)
+        assert answer.status_code == 422
+        assert "this is no id" in answer.get_json()["detail"]

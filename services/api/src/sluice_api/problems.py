@@ -13,6 +13,7 @@ from flask import Flask, Response, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
+from sluice_api.models import ID
 from sluice_core.adapters import tracing
 from sluice_core.domain.errors import (
     BrokerAwayError,
@@ -134,6 +135,8 @@ def of_validation(exc: ValidationError) -> ProblemError:
 
 
 def _words(message: str) -> str:
+    if message == f"String should match pattern '{ID}'":
+        return "this is no id: those have 26 digits and capital letters"
     return message.removeprefix("Value error, ").rstrip(".")
 
 
