@@ -102,6 +102,7 @@ export class OperatorView {
   letters({ dead_letters: letters, next_cursor: more }) {
     fill("letters-rows", letters, (x) => x.id, (x) => {
       const tr = row([words.moment(x.created_at), x.queue, x.reason]);
+      tr.children[1].className = "name";
       tr.children[2].title = x.payload;
       tr.append(cell(
         this.button("Requeue", () => api.letter(x.id, "requeue")),
