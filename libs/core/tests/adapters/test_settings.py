@@ -52,6 +52,18 @@ def test_a_wrong_value_is_named_in_one_sentence(name: str, value: str) -> None:
     assert "\n" not in sentence
 
 
+def test_the_line_at_the_start_has_what_was_set_alone() -> None:
+    assert load({}).changed() == {}
+    environ = {
+        "SLUICE_S3_SECRET_KEY": "abc",
+        "SLUICE_PARSE_MAX_TRIES": "9",
+        "SLUICE_HTTP_PORT": "8080",
+    }
+    changed = load(environ).changed()
+    assert set(changed) == {"SLUICE_S3_SECRET_KEY", "SLUICE_PARSE_MAX_TRIES"}
+    assert "abc" not in changed.values()
+
+
 def test_a_wrong_value_of_one_stage_is_named_as_it_was_set() -> None:
     with pytest.raises(ConfigError, match=r"^SLUICE_DOWNLOAD_CONCURRENCY has a wrong value '0': "):
         load({"SLUICE_DOWNLOAD_CONCURRENCY": "0"})

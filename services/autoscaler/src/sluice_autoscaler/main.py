@@ -44,7 +44,7 @@ def serve(loaded: Settings) -> int:
         ConfigError: something is wrong that waiting does not mend.
 
     """
-    log.info("settings", **loaded.effective())
+    log.info("settings", **loaded.changed())
     pools = read_pools(loaded.autoscaler.autoscaler_pools)
     with ExitStack() as stack:
         told = stack.enter_context(closing(EndSignals()))

@@ -302,7 +302,7 @@ class Settings(BaseModel):
     stages: dict[Actor, StageSettings]
 
     def effective(self) -> dict[str, str]:
-        """`SLUICE_NAME` -> value, secrets masked: for the start-up log and `sluice config`."""
+        """`SLUICE_NAME` -> value, secrets masked: for `sluice config`."""
         shown: dict[str, str] = {}
         for group in (
             self.store,
@@ -320,6 +320,11 @@ class Settings(BaseModel):
             for name, value in stage.model_dump().items():
                 shown[f"{PREFIX}{actor.value.upper()}_{name.upper()}"] = masked(name, value)
         return shown
+
+    def changed(self) -> dict[str, str]:
+        """Of `effective`, what is not as it comes: few enough for a line of the log."""
+        usual = load({}).effective()
+        return {name: value for name, value in self.effective().items() if value != usual[name]}
 
 
 def _with_password(url: str, password: str) -> str:

@@ -72,7 +72,7 @@ def serve(
         ConfigError: something is wrong that waiting does not mend.
 
     """
-    log.info("settings", **loaded.effective())
+    log.info("settings", **loaded.changed())
     with ExitStack() as stack:
         signals = stack.enter_context(closing(EndSignals()))
         signals.listen()
