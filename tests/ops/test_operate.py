@@ -82,7 +82,7 @@ def test_the_command_pauses_moves_many_and_shows_the_trail(system, world, sluice
     link = world.url(f"/clips/{marker}")
     assert sluice("cancel", "--q", link)[1] == ["3 canceled"]
     assert {system.job(job["id"])["status"] for job in jobs} == {"CANCELED"}
-    assert sluice("retry", "--q", link, "--status", "canceled")[1] == ["3 starts again"]
+    assert sluice("retry", "--q", link, "--status", "canceled")[1] == ["3 started again"]
     assert {system.job(job["id"])["status"] for job in jobs} == {"PENDING"}
     assert sluice("queues", "resume", "parse.low")[1] == ["parse.low resumed"]
     for words in (["cancel"], ["retry", "X" * 26, "--all"]):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -131,8 +132,14 @@ class Handler(BaseHTTPRequestHandler):
         elif path in self.world.contents:
             self._file(self.world.contents[path])
         elif path == "/v1/jobs":
-            parent = query.partition("parent=")[2].partition("&")[0]
-            found = [j for j in self.world.jobs.values() if j["parent_id"] == parent]
+            asked = parse_qs(query)
+            newest_first = reversed(self.world.jobs.values())
+            found = [
+                job
+                for job in newest_first
+                if job["parent_id"] in asked.get("parent", [job["parent_id"]])
+                and job["status"] in asked.get("status", [job["status"]])
+            ]
             self._json(200, {"jobs": found, "next_cursor": None})
         elif (job := self.world.jobs.get(path.rpartition("/")[2])) is not None:
             if self.world.no_events:

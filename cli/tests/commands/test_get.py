@@ -50,6 +50,15 @@ def test_a_refused_link_is_exit_2_and_stops_no_other(sluice: Cli, world: World) 
     assert err[0] == "sluice: file:///x: unsupported_url: a sentence on unsupported_url"
 
 
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_asked_for(
+    sluice: Cli, world: World
+) -> None:
+    (sluice.folder / "file").touch()
+    code, out, err = sluice("get", "--out", "file/deeper", LINK)
+    assert (code, out, err) == (2, [], ["sluice: file/deeper can't be written."])
+    assert world.jobs == {}
+
+
 def test_nobody_there_is_exit_3(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -106,6 +115,8 @@ def test_a_collection_saves_its_good_entries_and_names_the_others(
     world.new("http://x/z", status="FAILED", parent_id=parent, title="E3", error=error)
     code, out, err = sluice("get", LINK)
     assert (code, out) == (1, ["downloads/Same.mp4", "downloads/Same (2).mp4"])
+    # In the order of the collection.
+    assert [(sluice.folder / path).stat().st_size for path in out] == [1, 2]
     assert "sluice: E3: not_found: no longer there. Check." in err
 
 

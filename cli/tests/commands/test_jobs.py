@@ -30,6 +30,16 @@ def test_watch_follows_to_the_end(sluice: Cli, world: World) -> None:
     assert (code, err[-1]) == (1, "sluice: z: gone: it is gone. Look.")
 
 
+def test_watch_of_no_one_job_asks_for_what_is_under_way(sluice: Cli, world: World) -> None:
+    world.new("http://x/old", status="FAILED")
+    assert sluice("watch") == (0, [], ["nothing is under way"])
+    # Not of all the jobs that there ever were.
+    assert "status=PENDING" in world.seen[-1][1]
+    world.succeeds("http://x/y", "f", b"x")
+    world.new("http://x/y")
+    assert sluice("watch")[0] == 0
+
+
 def test_cancel(sluice: Cli, world: World) -> None:
     job = world.new("http://x/y")
     assert sluice("cancel", job["id"]) == (0, [f"{job['id']} canceled"], [])

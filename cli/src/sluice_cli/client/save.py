@@ -20,6 +20,19 @@ MAX_NAME = 255
 TRIES = 4
 
 
+def check_folder(folder: Path) -> None:
+    """Before there is anything to save: whether the folder can be written, or made.
+
+    Raises:
+        Stop: it can't.
+
+    """
+    whole = folder.absolute()
+    found = next(path for path in (whole, *whole.parents) if path.exists())
+    if not found.is_dir() or not os.access(found, os.W_OK | os.X_OK):
+        raise Stop(Exit.WRONG_USE, f"{folder} can't be written.")
+
+
 def save(api: Api, file: dict[str, Any], folder: Path) -> Path:
     """Fetch one entry of a job's `files`. Returns where it is.
 

@@ -16,7 +16,7 @@ import click
 
 from sluice_cli.client.api import Api, RefusedError, UnreachableError
 from sluice_cli.client.follow import Follower
-from sluice_cli.client.save import save
+from sluice_cli.client.save import check_folder, save
 from sluice_cli.commands.server import mapped, server_options
 from sluice_cli.exits import Exit, Stop
 from sluice_cli.local import companion, folder
@@ -78,6 +78,8 @@ def get(
     """
     order = Order(links, preset, priority, out, as_json, wait=not no_wait)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if order.wait:
+        check_folder(out)
     with ExitStack() as stack:
         url, order = _place(stack, order, server)
         with mapped(url), Api(url, key=api_key) as api:
@@ -182,7 +184,8 @@ def _follow(api: Api, job_ids: list[str]) -> list[dict[str, Any]]:
 def _finish(api: Api, job: dict[str, Any], order: Order) -> Exit:
     """Save what a job made, children included; say what it did not make."""
     is_collection = job["children"]["total"] > 0
-    members = list(api.jobs(parent=job["id"])) if is_collection else [job]
+    # A list begins with the newest, which is the last entry.
+    members = [*api.jobs(parent=job["id"])][::-1] if is_collection else [job]
     saved = {member["id"]: _save_all(api, member, order.out) for member in members}
     if order.as_json:
         paths = [path for member in members for path in saved[member["id"]]]

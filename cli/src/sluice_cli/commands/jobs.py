@@ -6,13 +6,14 @@ import sys
 
 import click
 
-from sluice_cli.client.follow import TERMINAL, Follower
+from sluice_cli.client.follow import Follower
 from sluice_cli.commands.many import chosen, work_off
 from sluice_cli.commands.server import connect, json_option, server_options
 from sluice_cli.exits import Exit
 from sluice_cli.show import display
 from sluice_cli.table import print_json, print_rows
 from sluice_cli.words import clean, failure_of, figures_of, name_of
+from sluice_core.domain.states import ACTIVE
 
 
 @click.command()
@@ -75,7 +76,7 @@ def show(job_id: str, server: str | None, api_key: str | None, *, as_json: bool)
 def watch(job_id: str | None, server: str | None, api_key: str | None) -> int:
     """Follow one job to its end, or all that are under way now."""
     with connect(server, api_key) as api:
-        ids = [job_id] if job_id else [j["id"] for j in api.jobs() if j["status"] not in TERMINAL]
+        ids = [job_id] if job_id else [job["id"] for job in api.jobs(status=sorted(ACTIVE))]
         if not ids:
             click.echo("nothing is under way", err=True)
             return Exit.DONE
@@ -129,7 +130,7 @@ def _action(name: str, words: str, done: str) -> click.Command:
 
 
 cancel = _action("cancel", "Cancel jobs, their running work included.", "canceled")
-retry = _action("retry", "Start ended jobs again at the stage that failed.", "starts again")
+retry = _action("retry", "Start ended jobs again at the stage that failed.", "started again")
 
 
 @click.command()
