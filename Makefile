@@ -72,6 +72,7 @@ clean: ## Remove what the commands installed; data and downloads stay
 $(STAMP): uv.lock pyproject.toml $(MEMBERS)
 	@$(if $(strip $(PYTHON)),:,echo "Sluice needs Python 3.11 or newer; install it, or name it: make PYTHON=/path/to/python3." >&2; exit 2)
 	@command -v uv >/dev/null || test -x $(TOOLS)/bin/uv || { $(get-uv) }
+	@echo "Installing packages into $(VENV) …" >&2
 	@$(UV) sync --quiet --frozen --all-packages --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@touch $@
 
