@@ -175,9 +175,20 @@ def test_a_link_goes_through_what_the_chart_starts(cluster):
         check=False,
     )
     assert smoke.returncode == 0, smoke.stdout + smoke.stderr
-    assert "SHA-256 as promised" in smoke.stdout
+    assert re.search(shown_after("POD LOGS: sluice-test\n"), smoke.stdout, re.DOTALL), smoke.stdout
     the_page_says_what_the_commands_print(cluster)
     assert set(cluster.stop().values()) == {0}
+
+
+def shown_after(words):
+    """Pattern of what `docs/kubernetes.md` shows from there to the end of the block."""
+    shown = (ROOT / "docs" / "kubernetes.md").read_text().partition(words)[2].partition("```")[0]
+    return pattern_of(shown.replace("http://sluice-api.sluice.svc:8080", "…"))
+
+
+def pattern_of(shown):
+    """`…` is anything."""
+    return ".*".join(re.escape(part.strip()) for part in shown.split("…"))
 
 
 #: Instead of kubectl, of which the page asks the key alone.
@@ -210,5 +221,4 @@ def the_page_says_what_the_commands_print(cluster):
     said = done.stdout.split(MARK)
     assert len(said) == len(blocks) == 3
     for (_, shown), printed in zip(blocks, said, strict=True):
-        pattern = ".*".join(re.escape(part.strip()) for part in shown.split("…"))
-        assert re.search(pattern, printed, re.DOTALL), printed
+        assert re.search(pattern_of(shown), printed, re.DOTALL), printed

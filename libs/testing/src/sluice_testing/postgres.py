@@ -48,12 +48,13 @@ class PostgresServer:
         self._data = folder / "data"
         # The server refuses to run as root.
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-        self._programs = _programs(folder, self._user)
+        #: Folder of its programs, pg_dump among them.
+        self.programs = _programs(folder, self._user)
         self._numbers = itertools.count(1)
         self._has_template = False
         options = [f"--{name}={value}" for name, value in _OPTIONS.items()]
         self.process = ServerProcess(
-            [f"{self._programs / 'postgres'}", "-D", f"{self._data}", "-k", f"{folder}", *options],
+            [f"{self.programs / 'postgres'}", "-D", f"{self._data}", "-k", f"{folder}", *options],
             log=folder / "log",
             ready=self._answers,
             user=self._user,
@@ -126,7 +127,7 @@ class PostgresServer:
         ids = {"user": self._user.pw_uid, "group": self._user.pw_gid} if self._user else {}
         subprocess.run(  # noqa: S603  # our own program
             [
-                self._programs / "initdb",
+                self.programs / "initdb",
                 *("-D", self._data, "-U", "postgres", "--auth=trust", "--encoding=UTF8"),
                 *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"),
                 *("--no-sync", "--no-instructions"),
