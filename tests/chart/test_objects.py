@@ -373,6 +373,19 @@ def test_trial_stores_come_only_for_what_is_not_named():
     )
 
 
+def test_a_store_of_a_trial_that_loses_its_pod_keeps_its_data():
+    """Its tables are made once, by a Job that is done."""
+    objects = render("minimal")
+    claims = of_kind(objects, "PersistentVolumeClaim")
+    for store in ("sluice-postgresql", "sluice-redis", "sluice-s3"):
+        spec = of_kind(objects, "Deployment")[store]["spec"]
+        [data] = [v for v in spec["template"]["spec"]["volumes"] if v["name"] == "data"]
+        assert data["persistentVolumeClaim"] == {"claimName": store}
+        # The cluster's own class; and never two pods on one volume.
+        assert "storageClassName" not in claims[store]["spec"]
+        assert spec["strategy"] == {"type": "Recreate"}
+
+
 def test_files_of_a_trial_go_out_through_the_api():
     """An address inside the cluster is of no use to a browser."""
     settings = of_kind(render("minimal"), "ConfigMap")["sluice"]["data"]

@@ -116,6 +116,15 @@ def test_rolling_back_replaces_pods_and_waits_for_no_migration(server, values):
         assert not [w for w in server.cluster.wrote("Job") if w[2] == "sluice-migrate"]
 
 
+def test_a_migration_that_was_deleted_comes_back_with_the_next_upgrade(server):
+    """A trial without volumes loses its tables with a pod, and the Job is done."""
+    done(server.helm("install"))
+    [job] = server.cluster.kind("Job")
+    del server.cluster.objects["Job", job]
+    done(server.helm("upgrade", "--reset-then-reuse-values"))
+    assert job in server.cluster.kind("Job")
+
+
 def test_helm_test_runs_the_smoke_test(server):
     done(server.helm("install"))
     said = done(server.helm("test"))
