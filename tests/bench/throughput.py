@@ -21,7 +21,7 @@ from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import Outgoing, StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.recycle import Recycle
-from sluice_core.runtime.deps import make_deps
+from sluice_core.runtime.deps import StageDeps, make_deps
 from sluice_testing.redis import RedisServer
 
 THREADS = 8
@@ -57,24 +57,30 @@ def bare(url: str) -> float:
     return _rate(counter, worker.start, worker.stop)
 
 
+def stage_of(url: str, folder: Path, stack: ExitStack) -> tuple[StageDeps, Counter]:
+    """What a worker stands on, with the messages waiting and nothing but the run left out."""
+    loaded = settings.load({"SLUICE_DATA_DIR": str(folder), "SLUICE_REDIS_URL": url})
+    engine = open_engine(f"sqlite:///{folder / 'none.db'}")
+    stack.callback(engine.dispose)
+    storage = open_storage(loaded.store.effective_storage_url)
+    deps = make_deps(Actor.PARSE, loaded, stack, engine=engine, storage=storage)
+    recycle = Recycle.of(deps.limits, wake=lambda: None)
+    deps.broker.add_middleware(recycle, before=dramatiq.middleware.TimeLimit)
+    counter = Counter()
+    declare_actor(deps.broker, Actor.PARSE, counter)
+    deps.broker.publish_many(
+        [
+            Outgoing(f"m{n}", "parse", "parse.default", {"job": str(n), "epoch": n})
+            for n in range(MESSAGES)
+        ]
+    )
+    return deps, counter
+
+
 def ours(url: str, folder: Path) -> float:
     """The same of a worker as a stage has it, with everything but the run itself."""
     with ExitStack() as stack:
-        loaded = settings.load({"SLUICE_DATA_DIR": str(folder), "SLUICE_REDIS_URL": url})
-        engine = open_engine(f"sqlite:///{folder / 'none.db'}")
-        stack.callback(engine.dispose)
-        storage = open_storage(loaded.store.effective_storage_url)
-        deps = make_deps(Actor.PARSE, loaded, stack, engine=engine, storage=storage)
-        recycle = Recycle.of(deps.limits, wake=lambda: None)
-        deps.broker.add_middleware(recycle, before=dramatiq.middleware.TimeLimit)
-        counter = Counter()
-        declare_actor(deps.broker, Actor.PARSE, counter)
-        deps.broker.publish_many(
-            [
-                Outgoing(f"m{n}", "parse", "parse.default", {"job": str(n), "epoch": n})
-                for n in range(MESSAGES)
-            ]
-        )
+        deps, counter = stage_of(url, folder, stack)
         worker = StageWorker(
             deps.broker,
             Actor.PARSE,
