@@ -11,19 +11,20 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import job_counts, jobs, migrate
+from sluice_core.adapters.db import job_counts, migrate
 from sluice_core.adapters.db.engine import open_engine, read, write
-from sluice_core.adapters.db.jobs import Filter
+from sluice_core.adapters.db.listing import Filter, count, list_page
 from sluice_core.adapters.db.schema import job_counts as counts_table
-from sluice_core.adapters.db.schema import job_search
+from sluice_core.adapters.db.schema import job_search, job_terms
 from sluice_core.adapters.db.schema import jobs as jobs_table
-from sluice_core.adapters.db.search import entry_of
+from sluice_core.adapters.db.search import entry_of, terms_in
 from sluice_core.domain.states import Status
 from sluice_testing.postgres import running_postgres
 
@@ -67,7 +68,7 @@ def rows(count: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 "api_key_id": key, "status": state, "stage": "parse", "title": title,
                 "created_at": 1.7e9 + n, "updated_at": 1.7e9 + n,
             },
-            entry_of(job_id, api_key_id=key, url=url, title=title),
+            entry_of(job_id, preset="best", url=url, title=title),
         )  # fmt: skip
 
 
@@ -81,7 +82,9 @@ def fill(engine: sa.Engine, count: int) -> None:
         else:
             pairs = list(rows(count))
             c.execute(sa.insert(jobs_table), [job for job, _ in pairs])
-            c.execute(sa.insert(job_search), [entry for _, entry in pairs])
+            entries = [entry for _, entry in pairs]
+            c.execute(sa.insert(job_search), entries)
+            c.execute(sa.insert(job_terms), list(terms(entries)))
             c.execute(sa.text("DELETE FROM job_changes"))
         sums = c.execute(
             sa.select(jobs_table.c.status, sa.func.count()).group_by(jobs_table.c.status)
@@ -91,19 +94,28 @@ def fill(engine: sa.Engine, count: int) -> None:
         c.exec_driver_sql("VACUUM ANALYZE" if is_postgresql else "ANALYZE")
 
 
+def terms(entries: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows of the terms of these rows."""
+    return ({"term": t, "job_id": e["job_id"]} for e in entries for t in terms_in(e))
+
+
 def _copy(connection: sa.Connection, count: int) -> None:
     raw = connection.connection.driver_connection
     assert raw is not None
-    for table, at in ((jobs_table, 0), (job_search, 1)):
-        names: list[str] = []
+    entries = (entry for _, entry in rows(count))
+    tables = {
+        jobs_table: (job for job, _ in rows(count)),
+        job_search: (entry for _, entry in rows(count)),
+        job_terms: terms(entries),
+    }
+    for table, values in tables.items():
+        first = next(values)
         with raw.cursor() as cursor:
-            first = next(rows(1))[at]
-            names = list(first)
-            with cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
-                for pair in rows(count):
-                    row = pair[at]
+            names = ", ".join(first)
+            with cursor.copy(f"COPY {table.name} ({names}) FROM STDIN") as copy:
+                for row in chain([first], values):
                     copy.write_row(
-                        [json.dumps(v) if isinstance(v, dict) else v for v in map(row.get, names)]
+                        [json.dumps(v) if isinstance(v, dict) else v for v in row.values()]
                     )
 
 
@@ -112,7 +124,7 @@ def questions() -> dict[str, Callable[[sa.Connection], object]]:
 
     def page(**fields: Any) -> Callable[[sa.Connection], object]:
         where = Filter(**fields)
-        return lambda c: jobs.list_page(c, where, before_id=None, limit=51)
+        return lambda c: list_page(c, where, before_id=None, limit=51)
 
     key = f"key{7:023}"
     failed = [Status.FAILED, Status.CANCELED]
@@ -138,7 +150,7 @@ def questions() -> dict[str, Callable[[sa.Connection], object]]:
         "a word of one key": page(q="guitar", api_key_id=key),
         "an id": page(q=f"01{4242:024}"),
         "counts by state": job_counts.read,
-        "how many are failed": lambda c: jobs.count(c, Filter(status=failed), cap=10_000),
+        "how many are failed": lambda c: count(c, Filter(status=failed), cap=10_000),
     }
 
 

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sluice_core.adapters.db import changes, jobs, moves, runs
+from sluice_core.adapters.db import changes, jobs, listing, moves, runs
 from sluice_core.adapters.db.engine import read, write
-from sluice_core.adapters.db.jobs import Filter
+from sluice_core.adapters.db.listing import Filter
 from sluice_core.domain.job import JobError, Progress, Request
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.domain.states import Status, WaitingFor
@@ -113,7 +113,7 @@ def test_pages_show_every_job_once_newest_first(engine: sa.Engine) -> None:
     with write(engine) as c:
         ids = [make_job(c).id for _ in range(25)]
         seen: list[str] = []
-        while page := jobs.list_page(c, Filter(), before_id=seen[-1] if seen else None, limit=7):
+        while page := listing.list_page(c, Filter(), before_id=seen[-1] if seen else None, limit=7):
             seen += [job.id for job in page]
             # What comes in meanwhile moves nothing.
             make_job(c)
@@ -130,7 +130,7 @@ def test_filters(engine: sa.Engine) -> None:
 
         def ids(**fields: object) -> set[str]:
             where = Filter(**fields)  # type: ignore[arg-type]
-            return {j.id for j in jobs.list_page(c, where, before_id=None, limit=99)}
+            return {j.id for j in listing.list_page(c, where, before_id=None, limit=99)}
 
         assert ids() == {parent.id, child.id, other.id, mine.id}
         assert ids(status=[Status.CANCELED, Status.DOWNLOADING]) == {parent.id, other.id}
@@ -165,14 +165,14 @@ def test_search_takes_every_sign_by_the_letter(engine: sa.Engine, q: str, found:
         for n, title in enumerate(titles):
             url = "https://media.example/q" if n == 1 else f"https://media.example/{n}"
             make_job(c, url=url, entry={"title": title})
-        page = jobs.list_page(c, Filter(q=q), before_id=None, limit=99)
+        page = listing.list_page(c, Filter(q=q), before_id=None, limit=99)
     assert {job.title for job in page} == found
 
 
 def test_search_by_id_in_any_case(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job(c)
-        page = jobs.list_page(c, Filter(q=job.id.lower()), before_id=None, limit=9)
+        page = listing.list_page(c, Filter(q=job.id.lower()), before_id=None, limit=9)
         assert [j.id for j in page] == [job.id]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import collections, details, jobs, moves, outbox, runs
+from sluice_core.adapters.db import collections, details, jobs, listing, moves, outbox, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
@@ -114,8 +114,8 @@ def test_retrying_one_child_opens_its_parent(engine: sa.Engine, from_status: Sta
             parent, children = make_collection(c, 1)
             fail(c, start_run(c, children[0].id))
             settle(c, parent.id)
-        where = jobs.Filter(parent_id=parent.id, status=[Status.FAILED])
-        (bad,) = jobs.list_page(c, where, before_id=None, limit=9)
+        where = listing.Filter(parent_id=parent.id, status=[Status.FAILED])
+        (bad,) = listing.list_page(c, where, before_id=None, limit=9)
         moves.retry(c, bad.id, now=NOW)
         opened = _get(c, parent.id)
         assert (opened.status, opened.waiting_for) == (Status.DOWNLOADING, WaitingFor.CHILDREN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import collections, jobs, runs, schedules, subscriptions
+from sluice_core.adapters.db import collections, listing, runs, schedules, subscriptions
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import jobs as jobs_table
 from sluice_core.adapters.db.schema import subscription_entries
@@ -41,7 +41,9 @@ def check(engine: sa.Engine, subscription: Schedule, names: str) -> tuple[Job, l
         entries = [{"url": f"https://media.example/{n}", "key": n} for n in names]
         collections.add_children(c, run, entries, now=NOW)
         runs.expanded(c, run, fields={}, now=NOW)
-        return job, jobs.list_page(c, jobs.Filter(parent_id=job.id), before_id=None, limit=100)
+        return job, listing.list_page(
+            c, listing.Filter(parent_id=job.id), before_id=None, limit=100
+        )
 
 
 def urls(children: list[Job]) -> list[str]:

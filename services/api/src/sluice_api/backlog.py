@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from sluice_api.caller import Caller
 from sluice_api.problems import Code, ProblemError
 from sluice_api.submit import Accepted
-from sluice_core.adapters.db import job_counts
-from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.db import job_counts, listing
 
 #: Seconds after which a refused client may try again.
 RETRY_AFTER = 60
@@ -48,7 +47,7 @@ def check_active(connection: sa.Connection, *, caller: Caller, cap: int) -> None
     most = caller.max_active_jobs
     if not most or caller.api_key_id is None:
         return
-    if job_store.active_of_key(connection, caller.api_key_id, cap=most + 1) > most:
+    if listing.active_of_key(connection, caller.api_key_id, cap=most + 1) > most:
         raise _refusal(
             Code.QUOTA_EXCEEDED,
             f"This API key may have {most} jobs under way; try again when some have ended.",

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sluice_api.events.comparison import OVERLAP
 from sluice_api.events.messages import Watch
 from sluice_api.views import Shown, gather
-from sluice_core.adapters.db import changes
+from sluice_core.adapters.db import changes, listing
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.domain.job import Job
 from sluice_core.domain.states import ACTIVE, TERMINAL
@@ -85,11 +85,11 @@ def _start_of_named(
 
 
 def _snapshot(connection: sa.Connection, watch: Watch) -> list[Job]:
-    newest = job_store.Filter(roots_only=True, api_key_id=watch.only_key)
-    active = job_store.Filter(status=sorted(ACTIVE), api_key_id=watch.only_key)
+    newest = listing.Filter(roots_only=True, api_key_id=watch.only_key)
+    active = listing.Filter(status=sorted(ACTIVE), api_key_id=watch.only_key)
     found = {
         job.id: job
         for where in (newest, active)
-        for job in job_store.list_page(connection, where, before_id=None, limit=SNAPSHOT)
+        for job in listing.list_page(connection, where, before_id=None, limit=SNAPSHOT)
     }
     return [found[job_id] for job_id in sorted(found)]

@@ -15,9 +15,9 @@ from sluice_api.bulk import MAX_COUNT, DoPage, Page, selected, work_off
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
 from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import moves
+from sluice_core.adapters.db import listing, moves
 from sluice_core.adapters.db.access import Scope
-from sluice_core.adapters.db.jobs import Filter
+from sluice_core.adapters.db.listing import Filter
 from sluice_core.domain.states import ACTIVE, RETRYABLE, Status
 
 _TAG = Tag(name="jobs", description="Hand in links, follow them, fetch what came of them.")
@@ -34,7 +34,7 @@ def build(deps: Deps) -> APIBlueprint:
         where = _where(body.filter, caller, ACTIVE)
 
         def do_page(connection: sa.Connection, after: str, size: int) -> Page:
-            ids = job_store.ids_after(connection, where, after_id=after, limit=size)
+            ids = listing.ids_after(connection, where, after_id=after, limit=size)
             canceled = moves.cancel_many(connection, ids, now=deps.clock())
             return Page(len(ids), len(canceled), ids[-1] if ids else after, jobs=canceled)
 
@@ -50,7 +50,7 @@ def build(deps: Deps) -> APIBlueprint:
         where = _where(body.filter, caller, RETRYABLE)
 
         def do_page(connection: sa.Connection, after: str, size: int) -> Page:
-            ids = job_store.ids_after(connection, where, after_id=after, limit=size)
+            ids = listing.ids_after(connection, where, after_id=after, limit=size)
             return _retry(deps, caller, connection, ids, after)
 
         return _answer(
@@ -95,7 +95,7 @@ def _answer(
         given=given,
         first="",
         limit=body.limit,
-        count_rest=lambda c: job_store.count(c, where, cap=MAX_COUNT),
+        count_rest=lambda c: listing.count(c, where, cap=MAX_COUNT),
     )
     return jsonify(result)
 

@@ -20,7 +20,7 @@ from sluice_api.problems import Code, ProblemError, not_found
 from sluice_api.steering import note
 from sluice_api.submit import Accepted, check, place
 from sluice_api.views import Shown, gather
-from sluice_core.adapters.db import idempotency, moves
+from sluice_core.adapters.db import idempotency, listing, moves
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.job import Job
@@ -103,7 +103,7 @@ def _add_reading(api: APIBlueprint, deps: Deps) -> None:
     @api.get("/jobs", summary="List jobs, newest first", responses={200: m.JobList})
     def list_jobs(query: m.ListQuery) -> Response:
         caller = need(Scope.READ)
-        where = job_store.Filter(
+        where = listing.Filter(
             status=query.status or None,
             q=query.q,
             parent_id=None if query.parent in (None, "none") else query.parent,
@@ -114,7 +114,7 @@ def _add_reading(api: APIBlueprint, deps: Deps) -> None:
         )
 
         def work(connection: sa.Connection) -> list[Shown]:
-            page = job_store.list_page(
+            page = listing.list_page(
                 connection, where, before_id=query.cursor, limit=query.limit + 1
             )
             return gather(connection, page)

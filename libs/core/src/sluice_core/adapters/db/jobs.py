@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ from sluice_core.adapters.db.upsert import insert_or_ignore
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.job import Job, Request
 from sluice_core.domain.lanes import Actor, queue_name
-from sluice_core.domain.states import ACTIVE, Status, WaitingFor
+from sluice_core.domain.states import Status, WaitingFor
 
 _VISIBLE = jobs.c.deleted_at.is_(None)
 
@@ -62,7 +62,7 @@ def insert_many(
         order = _first_order(job, now)
         orders.append(order)
         entries.append(
-            search.entry_of(job.id, api_key_id=job.api_key_id, url=job.request.url, title=job.title)
+            search.entry_of(job.id, preset=job.request.preset, url=job.request.url, title=job.title)
         )
         result.append((job, order))
     search.add_many(connection, entries)
@@ -122,127 +122,6 @@ def get_many(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, Job
 def by_dedup_key(connection: sa.Connection, key: str) -> Job | None:
     row = connection.execute(sa.select(jobs).where(jobs.c.dedup_key == key, _VISIBLE)).first()
     return to_job(row) if row else None
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """What a list shows; None means any."""
-
-    status: Sequence[Status] | None = None
-    #: Start of title, link or id.
-    q: str | None = None
-    parent_id: str | None = None
-    preset: str | None = None
-    ids: Sequence[str] | None = None
-    error_code: str | None = None
-    #: Unix seconds: changed since.
-    since: float | None = None
-    api_key_id: str | None = None
-    #: Only jobs that are not children.
-    roots_only: bool = False
-
-
-def list_page(
-    connection: sa.Connection, where: Filter, *, before_id: str | None, limit: int
-) -> list[Job]:
-    """Newest first, keyset pages: `before_id` is the last id of the page before."""
-    ids = _some_ids(connection, where, before_id, limit)
-    query = sa.select(jobs).where(jobs.c.id.in_(ids)).order_by(jobs.c.id.desc()).limit(limit)
-    return [to_job(r) for r in connection.execute(query)]
-
-
-def _some_ids(
-    connection: sa.Connection, where: Filter, before_id: str | None, limit: int
-) -> sa.Select[Any]:
-    """Ids among which are the `limit` newest that fit.
-
-    Each part is served by one index in its order; a database that is given all at once reads far
-    too many rows where few fit.
-    """
-    if where.q:
-        conditions = _conditions(replace(where, q=None, api_key_id=None))
-        parts = search.matching(
-            connection,
-            where.q,
-            where=[_VISIBLE, *conditions],
-            api_key_id=where.api_key_id,
-            before_id=before_id,
-            limit=limit,
-        )
-    else:
-        extra = []
-        if where.roots_only and connection.dialect.name == "sqlite":
-            # As an expression: else all roots would be read by their index and sorted.
-            where = replace(where, roots_only=False)
-            extra = [sa.func.ifnull(jobs.c.parent_id, "") == ""]
-        parts = [
-            _newest([*_conditions(part), *extra], before_id, limit) for part in _by_state(where)
-        ]
-    selected = [sa.select(part.subquery().c.id) for part in parts]
-    return sa.select(sa.union_all(*selected).subquery().c.id)
-
-
-def _by_state(where: Filter) -> list[Filter]:
-    """The filter, one for each state where an index begins with it."""
-    if where.parent_id is not None or where.ids is not None:
-        return [where]
-    if where.status is None and where.api_key_id is None:
-        return [where]
-    return [replace(where, status=(status,)) for status in where.status or Status]
-
-
-def _newest(
-    conditions: list[sa.ColumnElement[bool]], before_id: str | None, limit: int
-) -> sa.Select[Any]:
-    query = sa.select(jobs.c.id).where(_VISIBLE, *conditions)
-    if before_id is not None:
-        query = query.where(jobs.c.id < before_id)
-    return query.order_by(jobs.c.id.desc()).limit(limit)
-
-
-def ids_after(connection: sa.Connection, where: Filter, *, after_id: str, limit: int) -> list[str]:
-    """Ids of jobs that fit, oldest first, in pages by id."""
-    query = sa.select(jobs.c.id).where(_VISIBLE, *_conditions(where, connection))
-    query = query.where(jobs.c.id > after_id).order_by(jobs.c.id).limit(limit)
-    return list(connection.execute(query).scalars())
-
-
-def count(connection: sa.Connection, where: Filter, *, cap: int) -> int:
-    """How many fit; of more than `cap`, `cap`."""
-    some = sa.select(jobs.c.id).where(_VISIBLE, *_conditions(where, connection)).limit(cap)
-    counted = sa.select(sa.func.count()).select_from(some.subquery())
-    found: int = connection.execute(counted).scalar_one()
-    return found
-
-
-def active_of_key(connection: sa.Connection, api_key_id: str, *, cap: int) -> int:
-    """Jobs of a key that have not ended, children included; of more than `cap`, `cap`."""
-    return count(connection, Filter(status=tuple(ACTIVE), api_key_id=api_key_id), cap=cap)
-
-
-def _conditions(
-    where: Filter, connection: sa.Connection | None = None
-) -> list[sa.ColumnElement[bool]]:
-    found: list[sa.ColumnElement[bool]] = []
-    if where.status:
-        found.append(jobs.c.status.in_([s.value for s in where.status]))
-    if where.parent_id is not None:
-        found.append(jobs.c.parent_id == where.parent_id)
-    if where.roots_only:
-        found.append(jobs.c.parent_id.is_(None))
-    if where.preset is not None:
-        found.append(jobs.c.preset == where.preset)
-    if where.ids is not None:
-        found.append(jobs.c.id.in_(where.ids))
-    if where.error_code is not None:
-        found.append(jobs.c.error_code == where.error_code)
-    if where.since is not None:
-        found.append(jobs.c.updated_at >= where.since)
-    if where.api_key_id is not None:
-        found.append(jobs.c.api_key_id == where.api_key_id)
-    if where.q and connection is not None:
-        found.append(jobs.c.id.in_(search.all_matching(connection, where.q)))
-    return found
 
 
 def attempts_of(connection: sa.Connection, job_id: str) -> list[sa.Row[Any]]:

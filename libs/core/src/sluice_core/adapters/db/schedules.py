@@ -206,6 +206,7 @@ def checks_under_way(connection: sa.Connection, schedule_id: str) -> list[str]:
     query = sa.select(jobs.c.id).where(
         jobs.c.schedule_id == schedule_id,
         jobs.c.status.in_([s.value for s in ACTIVE]),
+        jobs.c.deleted_at.is_(None),
         jobs.c.expansion_done.is_not(True),
     )
     return list(connection.execute(query).scalars())

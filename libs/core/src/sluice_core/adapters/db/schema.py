@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.types import Json, Words
@@ -18,6 +20,12 @@ metadata = sa.MetaData(
     }
 )
 _Id = sa.String(26)
+
+
+def _where(condition: str) -> dict[str, Any]:
+    """Of an index that has only some rows."""
+    return {f"{name}_where": sa.text(condition) for name in ("sqlite", "postgresql")}
+
 
 jobs = sa.Table(
     "jobs",
@@ -71,15 +79,15 @@ jobs = sa.Table(
     #: Since when files of no more use may lie in storage; null once swept.
     sa.Column("sweep_at", sa.Double),
     sa.UniqueConstraint("parent_id", "entry_key"),
-    sa.Index("ix_jobs_status_id", "status", "id"),
-    sa.Index("ix_jobs_api_key_id_status_id", "api_key_id", "status", "id"),
+    # Without deleted ones: counted without a look at the rows.
+    sa.Index("ix_jobs_status_id", "status", "id", **_where("deleted_at IS NULL")),
     sa.Index(
-        "ix_jobs_roots",
-        "id",
-        sqlite_where=sa.text("parent_id IS NULL"),
-        postgresql_where=sa.text("parent_id IS NULL"),
+        "ix_jobs_api_key_id_status_id",
+        *("api_key_id", "status", "id"),
+        **_where("deleted_at IS NULL"),
     ),
-    sa.Index("ix_jobs_parent_id_status", "parent_id", "status"),
+    sa.Index("ix_jobs_roots", "id", **_where("parent_id IS NULL")),
+    sa.Index("ix_jobs_parent_id_status_id", "parent_id", "status", "id"),
     sa.Index("ix_jobs_updated_at", "updated_at"),
     sa.Index("ix_jobs_sweep_at", "sweep_at"),
     sa.Index("ix_jobs_expires_at", "expires_at"),
@@ -117,12 +125,7 @@ attempts = sa.Table(
     sa.Column("error_code", sa.String(32)),
     sa.Column("error_message", Words(500)),
     sa.UniqueConstraint("job_id", "epoch"),
-    sa.Index(
-        "ix_attempts_open",
-        "ended_at",
-        sqlite_where=sa.text("ended_at IS NULL"),
-        postgresql_where=sa.text("ended_at IS NULL"),
-    ),
+    sa.Index("ix_attempts_open", "ended_at", **_where("ended_at IS NULL")),
 )
 
 outbox = sa.Table(
@@ -376,16 +379,32 @@ tallies = sa.Table(
     sa.Column("value", sa.Double, nullable=False),
 )
 
-#: What jobs are found by; see `sluice_core.adapters.db.search`. Goes with its job, by a trigger.
+#: By the bytes, so that texts with one start lie side by side, as they do in SQLite anyway.
+_Bytes = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+#: What jobs are found by; see `sluice_core.adapters.db.search`.
 job_search = sa.Table(
     "job_search",
     metadata,
     sa.Column("job_id", _Id, primary_key=True),
     sa.Column("api_key_id", _Id),
-    #: Start of the link, without case; so is the title.
-    sa.Column("link", sa.Text, nullable=False),
-    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("preset", sa.String(64), nullable=False),
+    #: Start of the link as `sluice_core.domain.search.fold` leaves it; so is the title.
+    sa.Column("link", _Bytes, nullable=False),
+    sa.Column("title", _Bytes, nullable=False),
     #: Its words, a space around each.
     sa.Column("words", sa.Text, nullable=False),
+    sa.Index("ix_job_search_preset_job_id", "preset", "job_id"),
+    sa.Index("ix_job_search_link_job_id", "link", "job_id"),
+    sa.Index("ix_job_search_title_job_id", "title", "job_id"),
+    sqlite_with_rowid=False,
+)
+
+#: Words and pairs of words of titles, each with its jobs in order of time.
+job_terms = sa.Table(
+    "job_terms",
+    metadata,
+    sa.Column("term", _Bytes, primary_key=True),
+    sa.Column("job_id", _Id, primary_key=True),
     sqlite_with_rowid=False,
 )

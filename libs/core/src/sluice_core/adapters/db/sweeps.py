@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import ordering
+from sluice_core.adapters.db import ordering, search
 from sluice_core.adapters.db import outbox as outbox_store
 from sluice_core.adapters.db.rows import next_version, to_job
 from sluice_core.adapters.db.schema import (
@@ -122,6 +122,7 @@ def done_many(connection: sa.Connection, sweeps: Sequence[Sweep]) -> None:
     outbox_store.remove_of_jobs(connection, gone)
     for table in (attempts, idempotency_keys, dead_letters):
         connection.execute(sa.delete(table).where(table.c.job_id.in_(gone)))
+    search.forget(connection, gone)
     connection.execute(sa.delete(jobs).where(jobs.c.id.in_(gone)))
 
 

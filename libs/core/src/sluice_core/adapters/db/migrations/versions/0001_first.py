@@ -171,12 +171,27 @@ def upgrade() -> None:
         sa.UniqueConstraint("dedup_key", name=op.f("uq_jobs_dedup_key")),
         sa.UniqueConstraint("parent_id", "entry_key", name=op.f("uq_jobs_parent_id_entry_key")),
     )
+    visible = sa.text("deleted_at IS NULL")
     op.create_index(
-        "ix_jobs_api_key_id_status_id", "jobs", ["api_key_id", "status", "id"], unique=False
+        "ix_jobs_api_key_id_status_id",
+        "jobs",
+        ["api_key_id", "status", "id"],
+        unique=False,
+        sqlite_where=visible,
+        postgresql_where=visible,
     )
     op.create_index("ix_jobs_expires_at", "jobs", ["expires_at"], unique=False)
-    op.create_index("ix_jobs_parent_id_status", "jobs", ["parent_id", "status"], unique=False)
-    op.create_index("ix_jobs_status_id", "jobs", ["status", "id"], unique=False)
+    op.create_index(
+        "ix_jobs_parent_id_status_id", "jobs", ["parent_id", "status", "id"], unique=False
+    )
+    op.create_index(
+        "ix_jobs_status_id",
+        "jobs",
+        ["status", "id"],
+        unique=False,
+        sqlite_where=visible,
+        postgresql_where=visible,
+    )
     op.create_index(
         "ix_jobs_roots",
         "jobs",
@@ -352,41 +367,37 @@ def upgrade() -> None:
         sa.Column("value", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("series", "labels", name=op.f("pk_tallies")),
     )
+    by_bytes = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     op.create_table(
         "job_search",
         sa.Column("job_id", sa.String(length=26), nullable=False),
         sa.Column("api_key_id", sa.String(length=26), nullable=True),
-        sa.Column("link", sa.Text(), nullable=False),
-        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("preset", sa.String(length=64), nullable=False),
+        sa.Column("link", by_bytes, nullable=False),
+        sa.Column("title", by_bytes, nullable=False),
         sa.Column("words", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_job_search")),
         sqlite_with_rowid=False,
     )
-    _index_search()
+    for column in ("preset", "link", "title"):
+        name = f"ix_job_search_{column}_job_id"
+        op.create_index(name, "job_search", [column, "job_id"], unique=False)
+    op.create_table(
+        "job_terms",
+        sa.Column("term", by_bytes, nullable=False),
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.PrimaryKeyConstraint("term", "job_id", name=op.f("pk_job_terms")),
+        sqlite_with_rowid=False,
+    )
     _watch_jobs()
 
 
 #: A row counts while it is not deleted.
 _MOVED = "OLD.status <> NEW.status OR (OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)"
 _ADD = "INSERT INTO job_changes (status, delta) SELECT NEW.status, 1 WHERE NEW.deleted_at IS NULL;"
-_FORGET = "DELETE FROM job_search WHERE job_id = OLD.id;"
 _TAKE = (
     "INSERT INTO job_changes (status, delta) SELECT OLD.status, -1 WHERE OLD.deleted_at IS NULL;"
 )
-
-
-def _index_search() -> None:
-    """Expressions and orders that the models can't tell alike for every database."""
-    if op.get_bind().dialect.name != "postgresql":
-        # SQLite looks at all rows, which is fast enough for as many as it is meant for.
-        return
-    indexes = {
-        "job_search_title": "(substr(title, 1, 100) text_pattern_ops)",
-        "job_search_link": "(link text_pattern_ops)",
-        "job_search_words": "USING gin (string_to_array(words, ' '))",
-    }
-    for name, what in indexes.items():
-        op.execute(f"CREATE INDEX {name} ON job_search {what}")
 
 
 def _watch_jobs() -> None:
@@ -398,7 +409,7 @@ def _watch_jobs() -> None:
             f"WHEN ({_MOVED})",
             f"{_TAKE} {_ADD}",
         ),
-        "jobs_counted_gone": ("AFTER DELETE ON jobs FOR EACH ROW", "", f"{_TAKE} {_FORGET}"),
+        "jobs_counted_gone": ("AFTER DELETE ON jobs FOR EACH ROW", "", _TAKE),
     }
     is_postgresql = op.get_bind().dialect.name == "postgresql"
     for name, (event, when, body) in triggers.items():
