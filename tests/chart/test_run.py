@@ -19,7 +19,7 @@ import pytest
 from sluice_testing.process import ServerProcess, free_port
 from sluice_testing.require import require
 from sluice_testing.s3 import weed_path
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 from tests.chart.objects import containers, of_kind
 from tests.chart.objects import env as env_of
 from tests.chart.render import NAMESPACE, ROOT, render

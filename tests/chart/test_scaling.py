@@ -15,7 +15,7 @@ from sluice_core.adapters.db import access
 from sluice_core.adapters.db.engine import open_engine, write
 from sluice_testing.kubernetes import FakeCluster, PodTemplate, Rule
 from sluice_testing.process import bound, free_port
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 from tests.chart.objects import containers, of_kind
 from tests.chart.objects import env as env_of
 from tests.chart.render import NAMESPACE, render

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from sluice_testing.browser import chromium_path, open_browser
 from sluice_testing.site import SampleSite
-from sluice_testing.system import System, running, until
+from sluice_testing.system import System, running
+from sluice_testing.waiting import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

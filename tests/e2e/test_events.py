@@ -10,7 +10,7 @@ from threading import Thread
 import httpx
 import pytest
 
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 numbers = itertools.count(1)
 TERMINAL = {"SUCCESS", "PARTIAL", "FAILED", "CANCELED"}

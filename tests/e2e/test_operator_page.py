@@ -10,7 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 #: Seconds that anything may take on a busy machine, in the browser's milliseconds.
 SOON = 45_000

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 FEED = "/feed"
 

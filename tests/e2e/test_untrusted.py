@@ -12,7 +12,7 @@ from urllib.parse import quote
 import psutil
 import pytest
 
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 numbers = itertools.count(1)
 

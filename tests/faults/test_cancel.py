@@ -13,7 +13,8 @@ from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.redis import connect_broker
 from sluice_core.runtime.broker import Outgoing, SluiceBroker
 from sluice_testing.site import SampleSite
-from sluice_testing.system import System, running, until
+from sluice_testing.system import System, running
+from sluice_testing.waiting import until
 
 MIB = 1024 * 1024
 #: Seconds in which a cancel is to reach everything.

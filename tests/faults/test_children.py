@@ -10,7 +10,8 @@ from contextlib import closing, suppress
 import psutil
 import pytest
 
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 MIB = 1024 * 1024
 #: Counted losses after which a job runs alone, and the one there that ends it.

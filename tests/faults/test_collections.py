@@ -8,7 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 ENTRIES = 300
 BAD = ("7", "150", "299")

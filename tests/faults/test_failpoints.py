@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from sluice_testing.outcome import assert_all_well
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 
 def start(tmp_path, world, parts, failpoints):

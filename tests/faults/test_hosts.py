@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from sluice_testing.outcome import assert_all_well
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 SIZE = 300_000
 

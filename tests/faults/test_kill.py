@@ -7,7 +7,8 @@ import time
 import pytest
 
 from sluice_testing.outcome import assert_all_well
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 #: A clip is 400 kB at 200 kB/s: every job is under way for seconds.
 CLIP = "/clips/{n}/clip-{n}.mp4?bytes=400000&throttle=200000"

@@ -19,7 +19,8 @@ from sluice_core.adapters.storage import open_storage
 from sluice_core.runtime.pieces.manifest import Manifest
 from sluice_testing.outcome import assert_all_well, assert_nothing_left
 from sluice_testing.require import require
-from sluice_testing.system import System, running, until
+from sluice_testing.system import System, running
+from sluice_testing.waiting import until
 
 MIB = 1024 * 1024
 #: What may be fetched twice after one loss.

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 MIB = 1024 * 1024
 

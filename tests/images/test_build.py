@@ -17,7 +17,7 @@ import pytest
 
 from sluice_testing.images import Builder, Container, can_build
 from sluice_testing.process import free_port
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 ROOT = Path(__file__).parents[2]
 KEY = "chosen-by-the-operator-0123456789-abcdef"

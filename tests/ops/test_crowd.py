@@ -26,7 +26,7 @@ from sluice_testing import factories
 from sluice_testing.crowd import Crowd, Listener
 from sluice_testing.postgres import PostgresServer
 from sluice_testing.process import ServerProcess, free_port, listens
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 OWN, EVERYTHING = 400, 20
 PATIENCE = 120.0

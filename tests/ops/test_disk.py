@@ -15,8 +15,9 @@ import pytest
 
 from sluice_testing.require import missing
 from sluice_testing.site import SampleSite
-from sluice_testing.system import System, running, until
+from sluice_testing.system import System, running
 from sluice_testing.users import as_user
+from sluice_testing.waiting import until
 
 MIB = 1024 * 1024
 DISK, RESERVE = 56 * MIB, 24 * MIB

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 BAD = "/mp4/small.mp4?fail=500"
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 #: A name that each test makes its own by a number.
 LINK = "/clips/{n}/film.mp4?bytes=300000"

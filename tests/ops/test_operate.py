@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from sluice_testing.system import running, until
+from sluice_testing.system import running
+from sluice_testing.waiting import until
 
 QUEUE = "download.default"
 

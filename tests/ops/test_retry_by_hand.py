@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 SIZE = 2_000_000
 #: What a link costs to look at before it is fetched, and a read-ahead on both ends of a cut.

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 WORD = "word-that-nobody-may-read"

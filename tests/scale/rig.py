@@ -29,7 +29,7 @@ from sluice_testing.kubernetes import FakeCluster, PodTemplate, Rule
 from sluice_testing.kubernetes.replicaset import environment
 from sluice_testing.kubernetes.store import RefusedError
 from sluice_testing.process import bound, free_port
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 POD = Path(__file__).with_name("pod.py")
 POOL = "transcoder"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from sluice_testing.redis import RedisServer
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 from tests.scale.rig import POOL, Rig, chart_role
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

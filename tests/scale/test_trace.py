@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from sluice_core.domain import keys
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 from tests.scale.rig import POOL, Rig, chart_role
 
 #: 16 jobs of 20 to 150 s for 6 pods, ten times as fast. A stock autoscaler killed 6 of them.

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -233,10 +233,3 @@ class Cli:
 @pytest.fixture
 def sluice(tmp_path: Path, server: str) -> Cli:
     return Cli(tmp_path, server)
-
-
-def until(look: Callable[[], object], *, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)

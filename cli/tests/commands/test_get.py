@@ -5,7 +5,9 @@ import signal
 import socket
 from pathlib import Path
 
-from .conftest import Cli, World, serving, until
+from sluice_testing.waiting import until
+
+from .conftest import PATIENCE, Cli, World, serving
 
 LINK = "http://site.example/film.mp4"
 CONTENT = bytes(range(256)) * 4096
@@ -134,7 +136,9 @@ def test_no_wait_prints_the_id(sluice: Cli) -> None:
 
 def test_ctrl_c_cancels_what_it_asked_for(sluice: Cli, world: World) -> None:
     process = sluice.start("get", LINK)
-    until(lambda: any("events" in path for _, path in world.seen), what="it follows")
+    until(
+        lambda: any("events" in path for _, path in world.seen), timeout=PATIENCE, why="it follows"
+    )
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130

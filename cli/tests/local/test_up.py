@@ -7,8 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,15 +18,9 @@ import redis
 
 from sluice_cli.local import folder
 from sluice_testing.process import free_port
+from sluice_testing.waiting import until
 
 PATIENCE = 90.0
-
-
-def until(look: Callable[[], object], *, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 class Up:
@@ -47,7 +40,11 @@ class Up:
             )
 
     def wait_ready(self) -> str:
-        until(lambda: "Sluice is ready: " in self._said(), what=f"ready: {self._said()}")
+        until(
+            lambda: "Sluice is ready: " in self._said(),
+            timeout=PATIENCE,
+            why=f"ready: {self._said()}",
+        )
         return self._said().partition("Sluice is ready: ")[2].split()[0]
 
     def _said(self) -> str:
@@ -105,7 +102,7 @@ def test_two_instances_side_by_side_and_their_ends(tmp_path: Path) -> None:
         one.process.send_signal(signal.SIGINT)
         two.process.kill()
         assert one.process.wait(PATIENCE) == 0
-        until(lambda: gone(families), what="nothing is left")
+        until(lambda: gone(families), timeout=PATIENCE, why="nothing is left")
         assert not (tmp_path / "one" / folder.STATE).exists()
 
         # What was killed leaves a folder that can be used again.
@@ -123,7 +120,8 @@ def test_a_killed_redis_comes_back_on_its_socket(tmp_path: Path) -> None:
         workers = {f'sluice_workers{{stage="{s}"}} 1.0' for s in ("parse", "download", "transcode")}
         until(
             lambda: workers <= set(httpx.get(page, timeout=10).text.splitlines()),
-            what="the page shows the workers",
+            timeout=PATIENCE,
+            why="the page shows the workers",
         )
         assert httpx.get(f"{url}/metrics", timeout=10).status_code == 404
         with redis.Redis(unix_socket_path=str(up.socket)) as client:
@@ -138,6 +136,10 @@ def test_a_killed_redis_comes_back_on_its_socket(tmp_path: Path) -> None:
                 except redis.ConnectionError:
                     return False
 
-            until(back, what="Redis is back")
-        until(lambda: httpx.get(f"{url}/readyz", timeout=10).is_success, what="ready again")
+            until(back, timeout=PATIENCE, why="Redis is back")
+        until(
+            lambda: httpx.get(f"{url}/readyz", timeout=10).is_success,
+            timeout=PATIENCE,
+            why="ready again",
+        )
         assert "redis ended (killed by SIGKILL); next start in 0.5 s" in up.output.read_text()

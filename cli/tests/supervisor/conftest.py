@@ -6,23 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from sluice_cli.supervisor.plan import Part, Plan
+from sluice_testing.waiting import until
 
 PATIENCE = 20.0
-
-
-def until(look: Callable[[], object], *, what: str, patience: float = PATIENCE) -> None:
-    deadline = time.monotonic() + patience
-    while not look():
-        assert time.monotonic() < deadline, f"{what}: not within {patience} s"
-        time.sleep(0.02)
 
 
 class Running:
@@ -62,7 +55,7 @@ class Running:
 
     def pid(self, name: str) -> int:
         """Of the newest process of that part."""
-        until(lambda: self.told(name), what=f"{name} runs")
+        until(lambda: self.told(name), timeout=PATIENCE, why=f"{name} runs")
         return int(self.told(name)[-1].split()[0])
 
     def family(self) -> list[psutil.Process]:

@@ -27,6 +27,7 @@ class Clock:
 
 
 def until(condition: Callable[[], bool]) -> None:
+    """With gevent's sleep: it is greenlets of this thread that are waited for."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sluice_testing.process import ServerProcess
-
-
-def until(condition: Callable[[], Any], *, timeout: float = 60.0, why: str = "") -> Any:
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < deadline, why or f"not within {timeout} s"
-        time.sleep(0.05)
-    return found
-
-
-@pytest.fixture(name="until")
-def until_fixture() -> Callable[..., Any]:
-    return until
 
 
 @pytest.fixture

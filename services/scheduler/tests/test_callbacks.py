@@ -44,6 +44,7 @@ from sluice_testing.factories import (
     settle,
     start_run,
 )
+from sluice_testing.waiting import until
 
 SECRET = "s3cret"  # noqa: S105  # of the tests
 
@@ -337,12 +338,12 @@ def test_a_retry_does_not_take_the_callback_back(engine):
     assert len(orders(engine, job.id)) == 1
 
 
-def test_the_whole_way(engine, receiver, start_scheduler, until):
+def test_the_whole_way(engine, receiver, start_scheduler):
     """From the end of a job to its receiver, by a real scheduler and a real Redis."""
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD, callback_url=receiver.url, now=time.time())
         fail(c, run, now=time.time())
     start_scheduler(SLUICE_EGRESS_ALLOW=f"127.0.0.1:{receiver.port}", SLUICE_CALLBACK_SECRET=SECRET)
-    until(lambda: receiver.seen, why="nothing was sent")
-    until(lambda: not orders(engine, run.job.id))
+    until(lambda: receiver.seen, why="nothing was sent", timeout=60)
+    until(lambda: not orders(engine, run.job.id), timeout=60)
     assert [h["Sluice-Callback-Id"] for h, _ in receiver.seen] == [f"{run.job.id}:FAILED"]

@@ -19,6 +19,7 @@ from sluice_core.runtime.deps import StageDeps, make_deps
 from sluice_scheduler.pauses import PauseMirror
 from sluice_testing import factories
 from sluice_testing.process import ServerProcess
+from sluice_testing.waiting import until
 
 
 @pytest.fixture
@@ -61,7 +62,6 @@ def test_paused_callbacks_wait_for_the_end_of_the_pause_over_an_emptied_redis(
     start_scheduler: Callable[..., ServerProcess],
     engine: sa.Engine,
     deps: StageDeps,
-    until: Callable[..., None],
 ) -> None:
     queue = "notify.default"
     pause(engine, queue)
@@ -73,16 +73,16 @@ def test_paused_callbacks_wait_for_the_end_of_the_pause_over_an_emptied_redis(
         factories.finish(connection, run, now=now)
     start_scheduler()
     for _ in range(2):
-        until(lambda: deps.broker.waiting([queue])[queue])
+        until(lambda: deps.broker.waiting([queue])[queue], timeout=60)
         deps.broker.client.flushdb()
-    until(lambda: deps.broker.waiting([queue])[queue])
+    until(lambda: deps.broker.waiting([queue])[queue], timeout=60)
     assert deps.broker.in_flight([queue])[queue] == 0
     assert not tried(engine)
     with write(engine) as connection:
         steering.resume(connection, queue)
-    until(lambda: tried(engine))
+    until(lambda: tried(engine), timeout=60)
     # What is counted by changes is added up meanwhile.
-    until(lambda: not changes(engine))
+    until(lambda: not changes(engine), timeout=60)
     with read(engine) as connection:
         assert job_counts.read(connection)[Status.SUCCESS] == 1
 

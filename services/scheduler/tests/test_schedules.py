@@ -18,6 +18,7 @@ from sluice_core.domain.schedule import BUILTINS, FiringOutcome, Kind, Missed, T
 from sluice_core.domain.states import TERMINAL
 from sluice_scheduler import firing
 from sluice_testing.factories import NOW, fail, start_run
+from sluice_testing.waiting import until
 
 REQUEST = Request(url="https://media.example/1", preset="720p", subtitles=("de",))
 
@@ -165,7 +166,7 @@ def fences_by_time(engine, schedule):
         return c.execute(query.order_by(firings.c.planned_at)).scalars().all()
 
 
-def test_two_schedulers_fire_each_second_once(engine, start_scheduler, until, tmp_path):
+def test_two_schedulers_fire_each_second_once(engine, start_scheduler, tmp_path):
     """One is killed, the next one frozen; the third goes on: no second twice, none by two jobs."""
     now = time.time()
     schedule = plant(engine, every=1, next_at=now, now=now)
@@ -179,18 +180,22 @@ def test_two_schedulers_fire_each_second_once(engine, start_scheduler, until, tm
         end_all(engine)
         return len(set(fences_by_time(engine, schedule))) >= count
 
-    until(lambda: fired_by(1), why="nobody fires")
+    until(lambda: fired_by(1), why="nobody fires", timeout=60)
     first = leader().holder
     name = next(n for n, process in processes.items() if f"-{process.pid}-" in first)
     processes[name].kill9()
-    until(lambda: fired_by(2), why="nobody follows a killed leader")
+    until(lambda: fired_by(2), why="nobody follows a killed leader", timeout=60)
     (other,) = set(processes) - {name}
     processes[other].send(signal.SIGSTOP)
     start_scheduler("c")
-    until(lambda: fired_by(3), why="nobody follows a frozen leader")
+    until(lambda: fired_by(3), why="nobody follows a frozen leader", timeout=60)
     processes[other].send(signal.SIGCONT)
     log = tmp_path / f"{other}.log"
-    until(lambda: "leadership" in log.read_text(), why="a frozen leader that woke up still leads")
+    until(
+        lambda: "leadership" in log.read_text(),
+        why="a frozen leader that woke up still leads",
+        timeout=60,
+    )
     rows = all_firings(engine, schedule)
     # Whoever was followed fired nothing any more.
     assert fences_by_time(engine, schedule) == sorted(fences_by_time(engine, schedule))
@@ -200,9 +205,9 @@ def test_two_schedulers_fire_each_second_once(engine, start_scheduler, until, tm
     assert sorted(made) == sorted(r.id for r in submitted(engine))
 
 
-def test_built_in_tasks_run_and_are_told(engine, start_scheduler, until):
+def test_built_in_tasks_run_and_are_told(engine, start_scheduler):
     start_scheduler()
-    until(lambda: _builtins(engine))
+    until(lambda: _builtins(engine), timeout=60)
     with write(engine) as c:
         for schedule in _builtins_in(c):
             schedules.change(c, schedule.id, {"next_at": time.time()}, now=time.time())
@@ -212,7 +217,7 @@ def test_built_in_tasks_run_and_are_told(engine, start_scheduler, until):
             found = schedules.last_firings(c, [s.id for s in _builtins_in(c)])
         return len(found) == len(BUILTINS) and all(f.ended_at for f in found.values()) and found
 
-    found = until(told, why="not all ran")
+    found = until(told, why="not all ran", timeout=60)
     assert {f.outcome for f in found.values()} == {FiringOutcome.OK}, found
     assert all(f.message for f in found.values())
 

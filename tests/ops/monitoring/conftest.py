@@ -25,7 +25,8 @@ from sluice_testing.process import ServerProcess, free_port
 from sluice_testing.prometheus import Alertmanager, Prometheus, answers
 from sluice_testing.redis import RedisServer
 from sluice_testing.site import SampleSite
-from sluice_testing.system import TERMINAL, until
+from sluice_testing.system import TERMINAL
+from sluice_testing.waiting import until
 
 from .test_rules import FILES
 

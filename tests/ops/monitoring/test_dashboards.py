@@ -15,7 +15,7 @@ from sluice_core.adapters.db import counters
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.metrics import METRICS
 from sluice_testing.prometheus import complaints
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 from .conftest import PATIENCE, Watched
 from .dashboards import DASHBOARDS, FOLDER, text

@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing, suppress
 
 import pytest
@@ -25,18 +24,20 @@ from sluice_core.adapters.settings import load
 from sluice_core.domain.errors import BrokerAwayError, ConfigError
 from sluice_testing.process import ServerProcess, free_port, listens
 from sluice_testing.redis import RedisServer
+from sluice_testing.waiting import until
 
 PATIENCE = 60.0
 
 
-def until(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
+def until_up(asked, what):
+    """Wait for something true; that a server is away says "not yet"."""
+
+    def answer():
         with suppress(BrokerAwayError, redis_library.RedisError):
-            if condition():
-                return
-        time.sleep(0.1)
-    pytest.fail(f"not in time: {what}")
+            return asked()
+        return None
+
+    until(answer, timeout=PATIENCE, why=f"not in time: {what}")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def knows_all(port):
 def test_work_goes_on_after_a_failover(pair, sentinels):
     master, replica = pair
     for port in sentinels:
-        until(lambda port=port: knows_all(port), "the Sentinels know all")
+        until_up(lambda port=port: knows_all(port), "the Sentinels know all")
     hosts = ",".join(f"127.0.0.1:{port}" for port in (free_port(), *sentinels))
     url = f"redis+sentinel://:pw@{hosts}/queue/3?sentinel_password=watch"
     with connect(url) as ours, connect_broker(url) as brokers:
@@ -140,7 +141,7 @@ def test_work_goes_on_after_a_failover(pair, sentinels):
         master.kill9()
         with pytest.raises(BrokerAwayError), call():
             ours.set("lost", "1")
-        until(lambda: ours.set("again", "1"), "the replica is the master")
+        until_up(lambda: ours.set("again", "1"), "the replica is the master")
         assert ours.get("mark") == "here"
         assert ours.info("server")["tcp_port"] == replica.port
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,19 +13,6 @@ from sluice_core.adapters.redis import connect_broker, connect_waker
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import Outgoing, SluiceBroker, StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
-
-
-def wait_for(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {timeout} s: {what or condition}")
-        time.sleep(0.002)
-
-
-@pytest.fixture(name="wait_for")
-def wait_for_fixture() -> Callable[..., None]:
-    return wait_for
 
 
 @dataclass

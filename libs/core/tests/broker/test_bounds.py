@@ -12,6 +12,7 @@ from sluice_core.domain import keys
 from sluice_core.domain.job import Job, Progress, Request
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status
+from sluice_testing.waiting import until
 
 Q = "parse.default"
 #: Tokens in one wake list, see `common.lua`.
@@ -32,12 +33,12 @@ def test_one_private_token_that_expires(rig):
     assert 0 < rig.client.ttl(key) <= 60
 
 
-def test_nothing_is_left_of_messages_that_were_done(rig, gate, wait_for):
+def test_nothing_is_left_of_messages_that_were_done(rig, gate):
     gate.open.set()
     worker = rig.worker(gate, threads=4)
     rig.publish(*(f"m{n}" for n in range(200)))
-    wait_for(lambda: len(gate.ended) == 200)
-    wait_for(lambda: rig.client.hlen(f"dramatiq:{Q}.msgs") == 0)
+    until(lambda: len(gate.ended) == 200)
+    until(lambda: rig.client.hlen(f"dramatiq:{Q}.msgs") == 0)
     worker.stop()
     left = {k.decode() for k in rig.client.keys("*")}
     # A worker's name goes with it, a queue's tokens with its last message.

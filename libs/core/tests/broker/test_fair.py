@@ -7,6 +7,7 @@ import pytest
 from sluice_core.domain.lanes import Lane
 from sluice_core.runtime.broker import Outgoing
 from sluice_core.runtime.broker.scripts import Settle
+from sluice_testing.waiting import until
 
 Q = "parse.bulk"
 
@@ -93,11 +94,11 @@ def test_nothing_stays_once_all_is_done(rig, publish, fetch):
     assert rig.client.keys("*") == [b"dramatiq:__turns__.parse"]
 
 
-def test_two_busy_workers_a_full_low_lane_and_a_second_submitter(rig, gate, wait_for):
+def test_two_busy_workers_a_full_low_lane_and_a_second_submitter(rig, gate):
     """C2: long jobs, one thread each; what is freed takes the highest lane, bulk in turns."""
     workers = [rig.worker(gate, lanes=tuple(Lane)) for _ in range(2)]
     rig.publish("l0", "l1", lane="low")
-    wait_for(lambda: len(gate.started) == 2)
+    until(lambda: len(gate.started) == 2)
     rig.publish(*[f"l{n}" for n in range(2, 30)], lane="low")
     for owner in "ab":
         names = [f"{owner}{n}" for n in range(10 if owner == "a" else 2)]
@@ -109,7 +110,7 @@ def test_two_busy_workers_a_full_low_lane_and_a_second_submitter(rig, gate, wait
     rig.publish("c", lane="critical")
     assert all(len(worker.running) == 1 for worker in workers)
     gate.open.set()
-    wait_for(lambda: len(gate.ended) == 46)
+    until(lambda: len(gate.ended) == 46)
     order = gate.started[2:]
     # Two threads note their beginnings: one place of tolerance.
     assert {"c", "d", "e", "h"} <= set(order[:5])

@@ -15,6 +15,7 @@ import pytest
 from sluice_core.domain.errors import BrokerAwayError
 from sluice_core.runtime.broker import Place
 from sluice_core.runtime.broker.scripts import Settle
+from sluice_testing.waiting import until
 
 Q = "parse.default"
 
@@ -36,7 +37,7 @@ def process(url, *, seconds=0.0, clock_ahead=0.0):
         worker.stdout.close()
 
 
-def test_a_killed_process_gives_its_message_back_within_20_s(rig, wait_for):
+def test_a_killed_process_gives_its_message_back_within_20_s(rig):
     with process(rig.url, seconds=60) as worker:
         rig.publish("a", "b")
         assert worker.stdout.readline() == "begin a\n"
@@ -44,7 +45,7 @@ def test_a_killed_process_gives_its_message_back_within_20_s(rig, wait_for):
         worker.wait(10)
         killed = time.monotonic()
     assert rig.broker.requeue_dead() == 0
-    wait_for(rig.broker.requeue_dead, timeout=20)
+    until(rig.broker.requeue_dead, timeout=20)
     assert time.monotonic() - killed > 10  # a living one may blink for as long
     assert rig.ids() == ["a", "b"]
     with process(rig.url) as worker:
@@ -91,7 +92,7 @@ def test_sigterm_ends_the_run_and_hands_over_the_rest(rig):
     assert rig.client.zcard("dramatiq:__heartbeats__") == 0
 
 
-def test_a_fetch_that_timed_out_strands_nothing(own_redis, rig_on, wait_for):
+def test_a_fetch_that_timed_out_strands_nothing(own_redis, rig_on):
     rig = rig_on(own_redis.url)
     got = []
     worker = rig.worker(lambda job: got.append(job), start=False)
@@ -108,16 +109,16 @@ def test_a_fetch_that_timed_out_strands_nothing(own_redis, rig_on, wait_for):
     with pytest.raises(BrokerAwayError):
         fetch(idle=1)  # given up by the client, and run by the server once it goes on
     own_redis.cont()
-    wait_for(lambda: rig.broker.place("a", Q) == Place.IN_FLIGHT)  # with nobody who knows of it
+    until(lambda: rig.broker.place("a", Q) == Place.IN_FLIGHT)  # with nobody who knows of it
     worker.start()
     try:
-        wait_for(lambda: got == ["a"], timeout=10)
-        wait_for(lambda: rig.broker.place("a", Q) == Place.ABSENT)
+        until(lambda: got == ["a"], timeout=10)
+        until(lambda: rig.broker.place("a", Q) == Place.ABSENT)
     finally:
         worker.stop()
 
 
-def test_a_frozen_server_ends_in_delivery(own_redis, rig_on, wait_for):
+def test_a_frozen_server_ends_in_delivery(own_redis, rig_on):
     rig = rig_on(own_redis.url)
     got = []
     worker = rig.worker(lambda job: got.append(job), start=False)
@@ -129,23 +130,23 @@ def test_a_frozen_server_ends_in_delivery(own_redis, rig_on, wait_for):
             time.sleep(1.2)
             own_redis.cont()
             rig.publish(f"m{n}")
-            wait_for(lambda n=n: f"m{n}" in got, timeout=15)
+            until(lambda n=n: f"m{n}" in got, timeout=15)
         assert worker.healthy().ok
     finally:
         worker.stop()
 
 
-def test_a_message_under_way_is_no_stranger(rig, gate, wait_for):
+def test_a_message_under_way_is_no_stranger(rig, gate):
     worker = rig.worker(gate)
     rig.publish("a")
-    wait_for(lambda: gate.started)
+    until(lambda: gate.started)
     time.sleep(6)  # longer than the keeper takes between looks
     assert rig.broker.place("a", Q) == Place.IN_FLIGHT
     assert gate.started == ["a"]
     assert worker.running == {"a"}
 
 
-def test_redis_gone_and_back_empty(own_redis, rig_on, wait_for):
+def test_redis_gone_and_back_empty(own_redis, rig_on):
     rig = rig_on(own_redis.url)
     got, away, back = [], Event(), Event()
 
@@ -165,13 +166,13 @@ def test_redis_gone_and_back_empty(own_redis, rig_on, wait_for):
     assert worker.healthy().ok
     own_redis.restart_empty()
     back.set()
-    wait_for(lambda: got == ["a"])
+    until(lambda: got == ["a"])
     assert rig.publish("b") == [True]
-    wait_for(lambda: got == ["a", "b"], timeout=10)
-    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    until(lambda: got == ["a", "b"], timeout=10)
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
 
 
-def test_a_run_that_ends_while_redis_is_frozen_is_acknowledged_later(own_redis, rig_on, wait_for):
+def test_a_run_that_ends_while_redis_is_frozen_is_acknowledged_later(own_redis, rig_on):
     rig = rig_on(own_redis.url)
     began, end, ended = Event(), Event(), []
 
@@ -188,27 +189,27 @@ def test_a_run_that_ends_while_redis_is_frozen_is_acknowledged_later(own_redis, 
         assert began.wait(5)
         own_redis.pause()
         end.set()
-        wait_for(lambda: ended)
-        wait_for(lambda: not worker.running, timeout=3)  # the slot is free, whatever Redis does
+        until(lambda: ended)
+        until(lambda: not worker.running, timeout=3)  # the slot is free, whatever Redis does
         own_redis.cont()
-        wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+        until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
         time.sleep(0.3)
         assert ended == ["a"]
     finally:
         worker.stop()
 
 
-def test_an_acknowledgement_that_was_refused_is_told_again(own_redis, rig_on, gate, wait_for):
+def test_an_acknowledgement_that_was_refused_is_told_again(own_redis, rig_on, gate):
     rig = rig_on(own_redis.url)
     worker = rig.worker(gate)
     rig.publish("a")
-    wait_for(lambda: gate.started)
+    until(lambda: gate.started)
     rig.client.replicaof("127.0.0.1", "1")  # as during a failover: it answers, but takes nothing
     gate.open.set()
-    wait_for(lambda: gate.ended and not worker.running)
+    until(lambda: gate.ended and not worker.running)
     assert rig.broker.place("a", Q) == Place.IN_FLIGHT
     rig.client.replicaof("NO", "ONE")
-    wait_for(lambda: rig.broker.place("a", Q) == Place.ABSENT)
+    until(lambda: rig.broker.place("a", Q) == Place.ABSENT)
     assert gate.started == ["a"]
 
 

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from sluice_testing.waiting import until
+
 QUEUE = "parse.default"
 LANES = ((QUEUE, False), ("parse.low", True))
 
@@ -36,29 +38,29 @@ def test_nothing_of_a_paused_queue_is_handed_out_until_it_is_resumed(rig, fetch)
     assert fetch() == ["d1", "d2"]
 
 
-def test_an_idle_worker_takes_what_waits_as_soon_as_the_queue_is_resumed(rig, gate, wait_for):
+def test_an_idle_worker_takes_what_waits_as_soon_as_the_queue_is_resumed(rig, gate):
     gate.open.set()
     rig.worker(gate)
     rig.broker.pause(QUEUE)
     rig.publish("d1")
     rig.publish("l1", lane="low")
-    wait_for(lambda: gate.ended == ["l1"])
+    until(lambda: gate.ended == ["l1"])
     begun = time.monotonic()
     rig.broker.resume(QUEUE)
-    wait_for(lambda: gate.ended == ["l1", "d1"])
+    until(lambda: gate.ended == ["l1", "d1"])
     # Well below the five seconds after which it would have looked by itself.
     assert time.monotonic() - begun < 3
 
 
-def test_a_worker_that_knows_of_the_pause_takes_nothing_of_an_emptied_redis(rig, gate, wait_for):
+def test_a_worker_that_knows_of_the_pause_takes_nothing_of_an_emptied_redis(rig, gate):
     gate.open.set()
     paused = {QUEUE}
     rig.worker(gate, paused=lambda: frozenset(paused))
     rig.publish("d1", "d2")
     rig.publish("l1", lane="low")
-    wait_for(lambda: gate.ended == ["l1"])
+    until(lambda: gate.ended == ["l1"])
     # It waits at the server for other lanes now; the end of the pause ends that wait too.
     paused.clear()
     begun = time.monotonic()
-    wait_for(lambda: gate.ended == ["l1", "d1", "d2"])
+    until(lambda: gate.ended == ["l1", "d1", "d2"])
     assert time.monotonic() - begun < 4

@@ -17,39 +17,40 @@ from sluice_core.runtime.broker import Outgoing
 from sluice_core.runtime.broker.middleware.log_context import LogContext
 from sluice_core.runtime.broker.middleware.time_limit import final_guard
 from sluice_core.runtime.broker.scripts import Scripts
+from sluice_testing.waiting import until
 
 Q = "parse.default"
 LANE_NAMES = ("critical", "high", "default", "low", "bulk")
 
 
-def test_an_idle_worker_picks_up_at_once(rig, wait_for):
+def test_an_idle_worker_picks_up_at_once(rig):
     picked = {}
     rig.worker(lambda job: picked.setdefault(job, time.perf_counter()), threads=2)
     took = []
     for n in range(60):
         name, began = f"m{n}", time.perf_counter()
         rig.publish(name, lane=LANE_NAMES[n % 5])
-        wait_for(lambda name=name: name in picked)
+        until(lambda name=name: name in picked)
         took.append(picked[name] - began)
     assert sorted(took)[int(0.95 * len(took))] < 0.1
 
 
-def test_ids_arrive_by_name_as_they_were_sent(rig, wait_for):
+def test_ids_arrive_by_name_as_they_were_sent(rig):
     got = []
     rig.worker(lambda **ids: got.append(ids))
     ids = {"job": "影片 🎬", "stage": "parse", "epoch": 3}
     rig.broker.publish("标识-🎉", "parse", Q, ids)
-    wait_for(lambda: got)
+    until(lambda: got)
     assert got == [ids]
-    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
 
 
-def test_two_processes_of_one_thread_hoard_nothing(rig, gate, wait_for):
+def test_two_processes_of_one_thread_hoard_nothing(rig, gate):
     busy = rig.worker(gate)
     rig.broker.publish_many(
         [Outgoing(name, "parse", Q, {"job": name}) for name in ("first", "second")]
     )
-    wait_for(lambda: gate.started == ["first"])
+    until(lambda: gate.started == ["first"])
     for lane in LANE_NAMES:
         rig.publish(lane, lane=lane)
     time.sleep(0.2)  # time in which a hoarder would fetch
@@ -57,12 +58,12 @@ def test_two_processes_of_one_thread_hoard_nothing(rig, gate, wait_for):
     assert sum(rig.broker.waiting([f"parse.{lane}" for lane in LANE_NAMES]).values()) == 6
     got = []
     rig.worker(lambda job: got.append(job))
-    wait_for(lambda: len(got) == 6)
+    until(lambda: len(got) == 6)
     assert got == ["critical", "high", "second", "default", "low", "bulk"]
     assert gate.started == ["first"]
 
 
-def test_a_burst_reaches_all_idle_workers(rig, wait_for):
+def test_a_burst_reaches_all_idle_workers(rig):
     together = Barrier(4)
     met = []
 
@@ -73,10 +74,10 @@ def test_a_burst_reaches_all_idle_workers(rig, wait_for):
     for _ in range(4):
         rig.worker(meet)
     rig.publish("a", "b", "c", "d")
-    wait_for(lambda: len(met) == 4)
+    until(lambda: len(met) == 4)
 
 
-def test_one_token_is_enough_for_many_workers(rig, wait_for):
+def test_one_token_is_enough_for_many_workers(rig):
     together = Barrier(3)
     met = []
 
@@ -85,35 +86,35 @@ def test_one_token_is_enough_for_many_workers(rig, wait_for):
         met.append(job)
 
     workers = [rig.worker(meet) for _ in range(3)]
-    wait_for(lambda: all(worker.last_beat_age is not None for worker in workers))
+    until(lambda: all(worker.last_beat_age is not None for worker in workers))
     time.sleep(0.1)
     with rig.client.pipeline() as pipe:  # three messages, one token
         for name in "abc":
             pipe.hset(f"dramatiq:{Q}.msgs", name, _message(name)).rpush(f"dramatiq:{Q}", name)
         pipe.rpush(f"dramatiq:__wake__.{Q}", "1").execute()
-    wait_for(lambda: len(met) == 3, timeout=4)
+    until(lambda: len(met) == 3, timeout=4)
 
 
-def test_a_thread_that_gets_free_takes_the_next_at_once(rig, wait_for):
+def test_a_thread_that_gets_free_takes_the_next_at_once(rig):
     ended = []
     rig.worker(lambda job: ended.append(time.perf_counter()), threads=1)
     rig.publish(*[f"m{n}" for n in range(50)])
-    wait_for(lambda: len(ended) == 50)
+    until(lambda: len(ended) == 50)
     assert max(b - a for a, b in pairwise(ended)) < 0.5
 
 
-def test_low_and_bulk_leave_one_slot(rig, gate, wait_for):
+def test_low_and_bulk_leave_one_slot(rig, gate):
     worker = rig.worker(gate, threads=3)
     rig.publish("l1", "l2", "l3", lane="low")
     rig.publish("b1", lane="bulk")
-    wait_for(lambda: len(gate.started) == 2)
+    until(lambda: len(gate.started) == 2)
     time.sleep(0.2)
     assert worker.running == {"l1", "l2"}
     rig.publish("d1")
-    wait_for(lambda: "d1" in gate.started, timeout=1)
+    until(lambda: "d1" in gate.started, timeout=1)
 
 
-def test_a_reserved_slot_that_gets_free_is_filled_at_once(rig, wait_for):
+def test_a_reserved_slot_that_gets_free_is_filled_at_once(rig):
     first, began = Event(), []
 
     def run(job):
@@ -125,29 +126,29 @@ def test_a_reserved_slot_that_gets_free_is_filled_at_once(rig, wait_for):
 
     rig.worker(run, threads=2)
     rig.publish("l1", "l2", lane="low")
-    wait_for(lambda: began == ["l1"])
+    until(lambda: began == ["l1"])
     time.sleep(0.2)  # the consumer waits at the server, for the unreserved lanes only
     first.set()
-    wait_for(lambda: began == ["l1", "l2"], timeout=1)
+    until(lambda: began == ["l1", "l2"], timeout=1)
 
 
-def test_one_slot_serves_all_lanes(rig, wait_for):
+def test_one_slot_serves_all_lanes(rig):
     got = []
     rig.worker(lambda job: got.append(job))
     rig.publish("b", lane="bulk")
-    wait_for(lambda: got == ["b"])
+    until(lambda: got == ["b"])
 
 
-def test_a_pool_of_bulk_alone_uses_all_slots(rig, gate, wait_for):
+def test_a_pool_of_bulk_alone_uses_all_slots(rig, gate):
     rig.worker(gate, threads=2, lanes=(Lane.BULK,))
     rig.publish("b1", "b2", lane="bulk")
     rig.publish("d1")
-    wait_for(lambda: sorted(gate.started) == ["b1", "b2"])
+    until(lambda: sorted(gate.started) == ["b1", "b2"])
     assert rig.ids() == ["d1"]
 
 
 @pytest.mark.parametrize("error", [StoreAwayError("no database"), RuntimeError("a bug")])
-def test_a_message_whose_actor_raised_comes_again_behind_the_others(rig, wait_for, error):
+def test_a_message_whose_actor_raised_comes_again_behind_the_others(rig, error):
     got = []
 
     def run(job):
@@ -159,11 +160,11 @@ def test_a_message_whose_actor_raised_comes_again_behind_the_others(rig, wait_fo
 
     rig.worker(run, requeue_pause=0.2)
     rig.publish("bad", "slow", "next")
-    wait_for(lambda: got == ["bad", "slow", "next", "bad"])
-    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    until(lambda: got == ["bad", "slow", "next", "bad"])
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
 
 
-def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_worker_goes_on(rig, wait_for):
+def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_worker_goes_on(rig):
     got = []
     rig.worker(lambda job: got.append(job))
     rig.broker.publish("m1", "nobody", Q, {"job": "a"})
@@ -172,8 +173,8 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_worker_goes_on(r
         rig.client.hset(f"dramatiq:{Q}.msgs", name, raw)
         rig.client.rpush(f"dramatiq:{Q}", name)
     rig.publish("good")
-    wait_for(lambda: got == ["good"])
-    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    until(lambda: got == ["good"])
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
     assert [reason.split(":")[0] for _, reason in rig.dead] == [
         "no such actor",
         *["unreadable message"] * 3,
@@ -181,7 +182,7 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_worker_goes_on(r
     assert rig.dead[1][0] == b"\xff\xfe not json"
 
 
-def test_a_dead_letter_that_could_not_be_recorded_is_not_lost(rig, wait_for):
+def test_a_dead_letter_that_could_not_be_recorded_is_not_lost(rig):
     tries = []
 
     def record(raw, reason):
@@ -191,25 +192,25 @@ def test_a_dead_letter_that_could_not_be_recorded_is_not_lost(rig, wait_for):
 
     rig.worker(lambda job: None, on_dead_letter=record)
     rig.broker.publish("m1", "nobody", Q, {"job": "a"})
-    wait_for(lambda: len(tries) == 2)
-    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    until(lambda: len(tries) == 2)
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
 
 
-def test_a_pause_keeps_messages_waiting_and_its_end_releases_them(rig, wait_for):
+def test_a_pause_keeps_messages_waiting_and_its_end_releases_them(rig):
     reason = ["the database is away"]
     got = []
     worker = rig.worker(lambda job: got.append(job), pause_reason=lambda: reason[0])
-    wait_for(lambda: worker.last_beat_age is not None)
+    until(lambda: worker.last_beat_age is not None)
     rig.publish("a")
     time.sleep(0.2)
     assert got == []
     assert rig.ids() == ["a"]
     assert worker.healthy().ok
     reason[0] = None
-    wait_for(lambda: got == ["a"], timeout=3)
+    until(lambda: got == ["a"], timeout=3)
 
 
-def test_a_drain_returns_what_was_not_begun_and_tells_what_runs(rig, wait_for):
+def test_a_drain_returns_what_was_not_begun_and_tells_what_runs(rig):
     drain_event, began, told = Event(), Event(), Event()
 
     def run(job):
@@ -229,7 +230,7 @@ def test_a_drain_returns_what_was_not_begun_and_tells_what_runs(rig, wait_for):
     assert rig.ids() == ["b", "c"]
 
 
-def test_a_drain_lets_runs_finish_before_it_tells_them_to_hand_back(rig, wait_for):
+def test_a_drain_lets_runs_finish_before_it_tells_them_to_hand_back(rig):
     drain_event, begun, told = Event(), Event(), []
 
     def run(job):
@@ -238,36 +239,36 @@ def test_a_drain_lets_runs_finish_before_it_tells_them_to_hand_back(rig, wait_fo
 
     worker = rig.worker(run, drain_event=drain_event)
     rig.publish("a", "b")
-    wait_for(begun.is_set)
+    until(begun.is_set)
     assert worker.drain(5)
     assert told == [False]
     assert rig.ids() == ["b"]
 
 
-def test_a_second_signal_ends_the_grace(rig, wait_for):
+def test_a_second_signal_ends_the_grace(rig):
     drain_event, told = Event(), []
     worker = rig.worker(lambda job: told.append(drain_event.wait(20)), drain_event=drain_event)
     rig.publish("a")
-    wait_for(lambda: worker.running)
+    until(lambda: worker.running)
     began = time.monotonic()
     assert worker.drain(15, hurry=lambda: time.monotonic() > began + 0.3)
     assert told == [True]
     assert time.monotonic() - began < 3
 
 
-def test_a_message_handed_over_during_a_drain_is_not_begun(rig, wait_for):
+def test_a_message_handed_over_during_a_drain_is_not_begun(rig):
     got = []
     worker = rig.worker(lambda job: got.append(job), threads=2)
-    wait_for(lambda: worker.last_beat_age is not None)
+    until(lambda: worker.last_beat_age is not None)
     worker.broker.emit_before("worker_shutdown", worker)  # a fetch is under way at this moment
     rig.publish("a", "b")
-    wait_for(lambda: int(rig.client.hget(f"dramatiq:{Q}.tries", "b") or 0) >= 1)
+    until(lambda: int(rig.client.hget(f"dramatiq:{Q}.tries", "b") or 0) >= 1)
     worker.drain(2)
     assert got == []
     assert sorted(rig.ids()) == ["a", "b"]
 
 
-def test_a_drain_waits_for_the_answer_of_a_fetch_under_way(rig, wait_for, monkeypatch):
+def test_a_drain_waits_for_the_answer_of_a_fetch_under_way(rig, monkeypatch):
     given, fetch = Event(), Scripts.fetch
 
     def slow_answer(self, *args, **kwargs):
@@ -281,30 +282,30 @@ def test_a_drain_waits_for_the_answer_of_a_fetch_under_way(rig, wait_for, monkey
     got = []
     worker = rig.worker(lambda job: got.append(job), threads=2)
     rig.publish("a", "b")
-    wait_for(given.is_set)
+    until(given.is_set)
     assert worker.drain(2)
     assert got == []
     assert sorted(rig.ids()) == ["a", "b"]
 
 
-def test_a_message_that_arrives_as_the_drain_begins_goes_back_to_the_front(rig, wait_for):
+def test_a_message_that_arrives_as_the_drain_begins_goes_back_to_the_front(rig):
     drain_event = Event()
     drain_event.set()
     got = []
     worker = rig.worker(lambda job: got.append(job), drain_event=drain_event, start=False)
     rig.publish("a", "b")
     worker.start()
-    wait_for(lambda: int(rig.client.hget(f"dramatiq:{Q}.tries", "a") or 0) >= 1)
+    until(lambda: int(rig.client.hget(f"dramatiq:{Q}.tries", "a") or 0) >= 1)
     worker.drain(2)
     worker.stop()
     assert got == []
     assert rig.ids() == ["a", "b"]
 
 
-def test_a_run_beyond_the_grace_stays_for_the_reaper(rig, gate, wait_for):
+def test_a_run_beyond_the_grace_stays_for_the_reaper(rig, gate):
     worker = rig.worker(gate)
     rig.publish("a", "b")
-    wait_for(lambda: gate.started)
+    until(lambda: gate.started)
     began = time.monotonic()
     assert not worker.drain(0.3, hand_back_seconds=0)
     worker.stop(timeout=0.3)
@@ -316,19 +317,19 @@ def test_a_run_beyond_the_grace_stays_for_the_reaper(rig, gate, wait_for):
     assert rig.client.zcard("dramatiq:__heartbeats__") == 0
 
 
-def test_a_worker_that_leaves_idle_leaves_nothing_behind(rig, wait_for):
+def test_a_worker_that_leaves_idle_leaves_nothing_behind(rig):
     got = []
     worker = rig.worker(lambda job: got.append(job), start=False)
     worker.start()
     rig.publish("a")
-    wait_for(lambda: got)
+    until(lambda: got)
     assert worker.drain(5)
     worker.stop()
     assert rig.client.keys("*") == [b"dramatiq:__turns__.parse"]
     assert not any(thread.is_alive() for thread in worker.threads)
 
 
-def test_a_dead_worker_thread_is_seen(rig, wait_for):
+def test_a_dead_worker_thread_is_seen(rig):
     worker = rig.worker(lambda job: None, threads=2)
     assert worker.healthy().ok
     worker.threads[0].stop()
@@ -337,7 +338,7 @@ def test_a_dead_worker_thread_is_seen(rig, wait_for):
     assert worker.healthy().reason == "1 of 2 worker threads died"
 
 
-def test_the_final_guard_ends_a_run_without_losing_thread_or_message(rig, wait_for):
+def test_the_final_guard_ends_a_run_without_losing_thread_or_message(rig):
     tries = []
 
     def run(job):
@@ -349,19 +350,19 @@ def test_the_final_guard_ends_a_run_without_losing_thread_or_message(rig, wait_f
 
     worker = rig.worker(run, middleware=(LogContext(), final_guard(0.3)), requeue_pause=0.1)
     rig.publish("a")
-    wait_for(lambda: tries == ["a", "a"], timeout=6)
-    wait_for(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    until(lambda: tries == ["a", "a"], timeout=6)
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
     assert worker.healthy().ok
 
 
-def test_log_lines_of_a_run_name_its_message(rig, wait_for):
+def test_log_lines_of_a_run_name_its_message(rig):
     seen = []
     rig.worker(lambda **ids: seen.append(get_contextvars()), middleware=(LogContext(),))
     trace = "0af7651916cd43dd8448eb211c80319c"
     given = {"job": "a", "epoch": 2, "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
     rig.broker.publish("m1", "parse", Q, given)
     rig.broker.publish("m2", "parse", Q, {"job": "b", "epoch": 0})
-    wait_for(lambda: len(seen) == 2)
+    until(lambda: len(seen) == 2)
     first, second = sorted(seen, key=lambda bound: bound["message_id"])
     assert first.pop("span_id") != "b7ad6b7169203331"
     expected = {"stage": "parse", "queue": Q, "message_id": "m1", "tries": 1}
@@ -369,18 +370,18 @@ def test_log_lines_of_a_run_name_its_message(rig, wait_for):
     assert second["trace_id"] not in ("", trace)
 
 
-def test_actors_do_not_take_each_others_messages(rig, wait_for):
+def test_actors_do_not_take_each_others_messages(rig):
     parsed, settled = [], []
     rig.worker(lambda job: parsed.append(job))
     rig.worker(lambda job: settled.append(job), actor=Actor.SETTLE)
     rig.publish("p")
     rig.publish("s", actor="settle")
-    wait_for(lambda: (parsed, settled) == (["p"], ["s"]))
+    until(lambda: (parsed, settled) == (["p"], ["s"]))
 
 
-def test_an_idle_worker_is_idle(rig, wait_for):
+def test_an_idle_worker_is_idle(rig):
     worker = rig.worker(lambda job: None, threads=8)
-    wait_for(lambda: worker.last_beat_age is not None)
+    until(lambda: worker.last_beat_age is not None)
     process = psutil.Process(os.getpid())
     before = process.cpu_times()
     time.sleep(5)
@@ -389,7 +390,7 @@ def test_an_idle_worker_is_idle(rig, wait_for):
     assert used / 5 < 0.005  # measured 0.0007; polling five lanes takes ten times the limit
 
 
-def test_a_slot_freed_by_a_run_that_raised_is_filled_at_once(rig, wait_for):
+def test_a_slot_freed_by_a_run_that_raised_is_filled_at_once(rig):
     fail, began = Event(), []
 
     def run(job):
@@ -400,24 +401,24 @@ def test_a_slot_freed_by_a_run_that_raised_is_filled_at_once(rig, wait_for):
 
     rig.worker(run, threads=2, requeue_pause=30)
     rig.publish("l1", "l2", lane="low")
-    wait_for(lambda: began == ["l1"])
+    until(lambda: began == ["l1"])
     time.sleep(0.2)  # the consumer waits at the server, for the unreserved lanes only
     fail.set()
-    wait_for(lambda: began == ["l1", "l2"], timeout=1)
+    until(lambda: began == ["l1", "l2"], timeout=1)
 
 
-def test_a_drain_hands_its_token_to_another_worker(rig, gate, wait_for):
+def test_a_drain_hands_its_token_to_another_worker(rig, gate):
     draining = rig.worker(gate)
     rig.publish("a")
-    wait_for(lambda: gate.started == ["a"])
+    until(lambda: gate.started == ["a"])
     got = []
     other = rig.worker(lambda job: got.append(job))
-    wait_for(lambda: other.last_beat_age is not None)
+    until(lambda: other.last_beat_age is not None)
     time.sleep(0.1)
     rig.client.hset(f"dramatiq:{Q}.msgs", "b", _message("b"))  # with no token at all
     rig.client.rpush(f"dramatiq:{Q}", "b")
     draining.drain(0, hand_back_seconds=0)
-    wait_for(lambda: got == ["b"], timeout=2)
+    until(lambda: got == ["b"], timeout=2)
 
 
 def _message(name):

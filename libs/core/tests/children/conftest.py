@@ -53,18 +53,6 @@ def events():
     return Events()
 
 
-def wait_until(condition, seconds=5.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "still not so"
-        time.sleep(0.01)
-
-
-@pytest.fixture(name="wait_until")
-def _wait_until():
-    return wait_until
-
-
 def gone(pid):
     """Dead, or a zombie that waits for its parent."""
     try:

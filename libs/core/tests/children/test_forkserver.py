@@ -21,6 +21,7 @@ from sluice_core.runtime.children import (
     error_from_event,
     run,
 )
+from sluice_testing.waiting import until
 
 HERE = Path(__file__).parent
 
@@ -144,11 +145,11 @@ def test_fork_to_first_line_takes_less_than_30_ms(server, scratch, events):
     assert min(took) < 0.03, took
 
 
-def test_server_that_died_is_started_again(server, scratch, events, wait_until):
+def test_server_that_died_is_started_again(server, scratch, events):
     do(server, scratch, events, "hello", text="")
     first = server.pid
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: server.pid is None)
+    until(lambda: server.pid is None)
     assert do(server, scratch, events, "hello", text="").ok
     assert server.pid not in (None, first)
 
@@ -202,11 +203,11 @@ def started_worker(scratch):
         yield worker, server, child, grandchild
 
 
-def test_death_of_the_worker_ends_server_children_and_grandchildren(scratch, wait_until, gone):
+def test_death_of_the_worker_ends_server_children_and_grandchildren(scratch, gone):
     with started_worker(scratch) as (worker, server, child, grandchild):
         worker.kill()
     for pid in (server, child, grandchild):
-        wait_until(lambda pid=pid: gone(pid), 2)
+        until(lambda pid=pid: gone(pid), timeout=2)
 
 
 def test_server_that_can_not_import_its_module_fails_the_run(env, tmp_path, scratch, events):
@@ -235,14 +236,14 @@ def test_modules_in_the_working_folder_are_not_imported(env, tmp_path, scratch, 
         assert do(server, scratch, events, "hello", text="").ok
 
 
-def test_children_die_with_their_server_while_the_worker_is_frozen(scratch, wait_until, gone):
+def test_children_die_with_their_server_while_the_worker_is_frozen(scratch, gone):
     """Nobody but the kernel can end them then, nor what they have started."""
     with started_worker(scratch) as (worker, server, child, grandchild):
         worker.send_signal(signal.SIGSTOP)
         try:
             os.kill(server, signal.SIGKILL)
-            wait_until(lambda: gone(child), 2)
-            wait_until(lambda: gone(grandchild), 2)
+            until(lambda: gone(child), timeout=2)
+            until(lambda: gone(grandchild), timeout=2)
         finally:
             worker.kill()
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sluice_testing.waiting import until
+
 HERE = Path(__file__).parent
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="used on Linux only")
@@ -97,9 +99,9 @@ def _fds(pid):
     return list(Path(f"/proc/{pid}/fd").iterdir())
 
 
-def test_a_killed_one_is_replaced_by_a_new_process(worker, wait_until, gone):
+def test_a_killed_one_is_replaced_by_a_new_process(worker, gone):
     os.kill(worker.first["server"], signal.SIGKILL)
-    wait_until(lambda: gone(worker.first["server"]), 2)
+    until(lambda: gone(worker.first["server"]), timeout=2)
     worker.ask(act="hello", text="again")
     hello, end = worker.read(), worker.read()
     assert hello["text"] == "again"
@@ -107,15 +109,15 @@ def test_a_killed_one_is_replaced_by_a_new_process(worker, wait_until, gone):
     assert hello["preloaded_by"] == end["server"] != worker.first["server"]
 
 
-def test_it_ends_with_the_worker(worker, wait_until, gone):
+def test_it_ends_with_the_worker(worker, gone):
     worker.process.kill()
-    wait_until(lambda: gone(worker.first["server"]), 2)
+    until(lambda: gone(worker.first["server"]), timeout=2)
 
 
-def test_it_is_ended_and_reaped_at_the_close(worker, wait_until):
+def test_it_is_ended_and_reaped_at_the_close(worker):
     worker.process.stdin.close()
     assert worker.read() == {"closed": True}
-    wait_until(lambda: not Path(f"/proc/{worker.first['server']}").exists(), 2)
+    until(lambda: not Path(f"/proc/{worker.first['server']}").exists(), timeout=2)
 
 
 def test_it_is_shown_as_what_it_is(worker):

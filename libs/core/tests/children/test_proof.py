@@ -7,6 +7,7 @@ import pytest
 
 from sluice_core.runtime.children import confine, is_alive, lock_is_held, start_time
 from sluice_core.runtime.children.proof import take_lock
+from sluice_testing.waiting import until
 
 
 def test_start_time_tells_a_process_from_a_later_one_with_its_id():
@@ -15,22 +16,22 @@ def test_start_time_tells_a_process_from_a_later_one_with_its_id():
     assert not is_alive(me, start_time(me) - 1)
 
 
-def test_process_that_nobody_waited_for_is_not_alive(wait_until):
+def test_process_that_nobody_waited_for_is_not_alive():
     process = subprocess.Popen(["/bin/sleep", "0.2"], start_new_session=True)
     started = start_time(process.pid)
     assert is_alive(process.pid, started)
-    wait_until(lambda: not is_alive(process.pid, started))
+    until(lambda: not is_alive(process.pid, started))
     process.wait()
     assert not is_alive(process.pid, started)
 
 
-def test_group_whose_leader_is_gone_is_alive_while_a_member_is(wait_until):
+def test_group_whose_leader_is_gone_is_alive_while_a_member_is():
     script = "sleep 0.5 & echo; exec sleep 0"
     process = subprocess.Popen(["/bin/sh", "-c", script], start_new_session=True)
     started = start_time(process.pid)
     process.wait()
     assert is_alive(process.pid, started)
-    wait_until(lambda: not is_alive(process.pid, started))
+    until(lambda: not is_alive(process.pid, started))
 
 
 def test_start_time_of_no_process():

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -108,14 +107,3 @@ def machine(new_machine):
 @pytest.fixture(scope="session")
 def noise():
     return lambda size, seed=0: random.Random(seed).randbytes(size)
-
-
-@pytest.fixture(scope="session")
-def wait_for():
-    def wait(condition, timeout=10.0):
-        deadline = time.monotonic() + timeout
-        while not condition():
-            assert time.monotonic() < deadline, "never true"
-            time.sleep(0.01)
-
-    return wait

@@ -10,18 +10,17 @@ from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.pieces import Owner
 from sluice_core.runtime.pieces.cut import copy_range, look
+from sluice_testing.waiting import until
 
 
-def test_a_growing_file_goes_on_elsewhere_from_its_last_whole_piece(
-    machine, new_machine, noise, wait_for
-):
+def test_a_growing_file_goes_on_elsewhere_from_its_last_whole_piece(machine, new_machine, noise):
     data = noise(3500)
     machine.begin()
     saver = machine.saver()
     saver.start()
     for start in range(0, 3500, 500):
         machine.write(data[start : start + 500])
-    wait_for(lambda: machine.registered() == 3000)
+    until(lambda: machine.registered() == 3000)
     # Killed: nothing more is said or done.
     saver.stop()
     other = new_machine(5)
@@ -60,7 +59,7 @@ def test_a_third_machine_gets_what_two_have_saved(machine, new_machine, noise):
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_fragments_are_cut_where_their_note_ends(machine, new_machine, noise, noted, wait_for):
+def test_fragments_are_cut_where_their_note_ends(machine, new_machine, noise, noted):
     machine.begin(fragments=10)
     machine.note(0)
     fragments = [noise(700, seed) for seed in range(6)]
@@ -71,7 +70,7 @@ def test_fragments_are_cut_where_their_note_ends(machine, new_machine, noise, no
         if noted or index < 6:
             machine.note(index)
         saver.look()
-    wait_for(lambda: machine.registered() == (4200 if noted else 2800))
+    until(lambda: machine.registered() == (4200 if noted else 2800))
     saver.stop()
     other = new_machine(5)
     other.restore()
@@ -106,16 +105,16 @@ def test_half_a_fragment_is_not_saved_for_it_is_written_again(machine, new_machi
     assert other.content() == b"".join(fragments)
 
 
-def test_bytes_of_two_generations_are_never_in_one_file(machine, new_machine, noise, wait_for):
+def test_bytes_of_two_generations_are_never_in_one_file(machine, new_machine, noise):
     machine.begin()
     machine.write(noise(2500, 1))
     saver = machine.saver()
     saver.start()
-    wait_for(lambda: machine.registered() == 2000)
+    until(lambda: machine.registered() == 2000)
     machine.file.begin_again(version=Version('"v2"', None, 90_000))
     machine.write(noise(1200, 2))
     # The pieces of the old one go once there is one of the new.
-    wait_for(lambda: len(machine.stored()) == 2)
+    until(lambda: len(machine.stored()) == 2)
     assert saver.stop(flush=10.0)
     other = new_machine(5)
     other.restore()
@@ -166,13 +165,13 @@ class Broken:
 
 
 def test_a_storage_that_refuses_is_asked_again_and_nothing_else_happens(
-    machine, new_machine, noise, wait_for
+    machine, new_machine, noise
 ):
     machine.storage = Broken(machine.storage, 2)
     machine.begin()
     machine.write(noise(1500))
     with machine.saving():
-        wait_for(lambda: len(machine.stored()) == 2)
+        until(lambda: len(machine.stored()) == 2)
     other = new_machine(5)
     other.restore()
     assert other.content() == noise(1500)
@@ -192,9 +191,7 @@ class Slow(Broken):
 
 
 @pytest.mark.parametrize("owner", [Owner.NOBODY, Owner.OTHER])
-def test_an_upload_that_outlives_its_run_holds_nobody_up_and_leaves_nothing(
-    machine, noise, wait_for, owner
-):
+def test_an_upload_that_outlives_its_run_holds_nobody_up_and_leaves_nothing(machine, noise, owner):
     machine.storage = slow = Slow(machine.storage)
     machine.begin()
     machine.write(noise(2500))
@@ -206,31 +203,31 @@ def test_an_upload_that_outlives_its_run_holds_nobody_up_and_leaves_nothing(
     assert not saver.stop()
     assert time.monotonic() - began < 0.2
     slow.go.set()
-    wait_for(lambda: saver.stop(flush=0.01))
+    until(lambda: saver.stop(flush=0.01))
     assert machine.stored() == []
 
 
-def test_of_a_job_that_is_over_nothing_stays(machine, noise, wait_for):
+def test_of_a_job_that_is_over_nothing_stays(machine, noise):
     machine.begin()
     machine.write(noise(2500))
     saver = machine.saver()
     saver.start()
-    wait_for(lambda: machine.registered() == 2000)
+    until(lambda: machine.registered() == 2000)
     machine.owner = Owner.NOBODY
-    wait_for(lambda: saver.stop(flush=0.01))
+    until(lambda: saver.stop(flush=0.01))
     assert machine.stored() == []
 
 
-def test_what_another_run_may_go_on_from_stays(machine, noise, wait_for):
+def test_what_another_run_may_go_on_from_stays(machine, noise):
     machine.begin()
     machine.write(noise(2500))
     saver = machine.saver()
     saver.start()
-    wait_for(lambda: machine.registered() == 2000)
+    until(lambda: machine.registered() == 2000)
     machine.owner = Owner.OTHER
     machine.write(noise(1000))
     saver.look()
-    wait_for(lambda: saver.stop(flush=0.01))
+    until(lambda: saver.stop(flush=0.01))
     assert len(machine.stored()) == 3
 
 

@@ -26,20 +26,6 @@ from sluice_core.runtime.worker import stage_worker
 from sluice_testing.factories import make_job, message_of, next_order, run_at
 
 
-def wait_for(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> Any:
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {timeout} s: {what or condition}")
-        time.sleep(0.005)
-    return found
-
-
-@pytest.fixture(name="wait_for")
-def wait_for_fixture() -> Callable[..., Any]:
-    return wait_for
-
-
 class Rig:
     """What a worker process has, on real stores, driven by hand."""
 

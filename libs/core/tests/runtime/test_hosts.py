@@ -17,6 +17,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.runtime.hosts import LONGEST_WAIT, HostGate, host_of
 from sluice_core.runtime.run import Advance
+from sluice_testing.waiting import until
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_without_redis_everybody_may_go(own_redis):
 
 
 def test_who_gets_no_slot_waits_in_the_database_uncounted_and_blocks_nobody(
-    new_rig, engine, redis_url, wait_for
+    new_rig, engine, redis_url
 ):
     rig = new_rig(engine, redis_url, SLUICE_HOST_CONCURRENCY="1", SLUICE_DOWNLOAD_CONCURRENCY="2")
     began, end = [], Event()
@@ -121,14 +122,14 @@ def test_who_gets_no_slot_waits_in_the_database_uncounted_and_blocks_nobody(
         rig.worker(handle)
     first, _ = rig.job_at(url="https://a.example/1")
     rig.publish(first)
-    wait_for(lambda: began == [first.id])
+    until(lambda: began == [first.id])
     second, _ = rig.job_at(url="https://a.example/2")
     other, _ = rig.job_at(url="https://b.example/3")
     attempts = len(rig.attempts(second))
     before = rig.order(second).id
     rig.publish(second)
     rig.publish(other)
-    wait_for(lambda: began == [first.id, other.id])
+    until(lambda: began == [first.id, other.id])
     order = rig.order(second)
     assert order.id != before
     assert 0 < order.due_at - time.time() < 3.5
@@ -137,9 +138,9 @@ def test_who_gets_no_slot_waits_in_the_database_uncounted_and_blocks_nobody(
     assert len(rig.attempts(second)) == attempts
     end.set()
     slots = keys.host_slots("a.example")
-    wait_for(lambda: rig.deps().signals.zcard(slots) == 0)
+    until(lambda: rig.deps().signals.zcard(slots) == 0)
     rig.publish(second)
-    wait_for(lambda: rig.now(second).status is Status.MERGING)
+    until(lambda: rig.now(second).status is Status.MERGING)
 
 
 def test_a_host_that_asks_for_patience_burns_no_tries_of_other_jobs(rig):

@@ -15,6 +15,7 @@ from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.runtime import running, stage
 from sluice_core.runtime.children import EndReason, ExecSpec, child_environment, is_alive, run
 from sluice_core.runtime.run import Advance
+from sluice_testing.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,7 @@ def test_the_hard_limit_kills_the_child_of_a_run_that_does_not_look(new_rig, eng
     assert (now.status, now.error.code) == (Status.FAILED, "hard_time_limit")
 
 
-def test_a_run_that_nothing_ends_is_recorded_all_the_same(
-    new_rig, engine, redis_url, monkeypatch, wait_for
-):
+def test_a_run_that_nothing_ends_is_recorded_all_the_same(new_rig, engine, redis_url, monkeypatch):
     monkeypatch.setattr(stage, "HARD_GRACE", 0.5)
     monkeypatch.setattr(running, "STUCK_AFTER", 2.0)
     rig = new_rig(engine, redis_url, SLUICE_DOWNLOAD_HARD_TIME_LIMIT="0.5")
@@ -116,12 +115,12 @@ def test_a_run_that_nothing_ends_is_recorded_all_the_same(
     end = Event()
     deps = rig.worker(lambda r: end.wait(30) and Advance(Actor.TRANSCODE))
     rig.publish(job)
-    wait_for(lambda: rig.now(job).status is Status.FAILED)
+    until(lambda: rig.now(job).status is Status.FAILED)
     assert rig.now(job).error.code == "hard_time_limit"
     assert not deps.running.is_stuck()
-    wait_for(deps.running.is_stuck)  # the process has lost a thread, and says so
+    until(deps.running.is_stuck)  # the process has lost a thread, and says so
     end.set()
-    wait_for(lambda: not deps.running.jobs())
+    until(lambda: not deps.running.jobs())
     assert rig.now(job).status is Status.FAILED
     assert [a.outcome for a in rig.attempts(job)][-1] == "failed"
 

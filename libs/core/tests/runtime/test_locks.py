@@ -16,6 +16,7 @@ from sluice_core.domain.states import Status
 from sluice_core.runtime.broker.middleware.idempotency import IdempotencyLock
 from sluice_core.runtime.locks import TTL, RunLocks
 from sluice_core.runtime.run import Advance
+from sluice_testing.waiting import until
 
 KEY = keys.lock("job", "download")
 
@@ -83,14 +84,14 @@ def test_a_run_holds_its_lock_and_gives_it_back(rig):
     assert signals.get(key) is None
 
 
-def test_a_run_renews_its_lock(rig, wait_for):
+def test_a_run_renews_its_lock(rig):
     job, message = rig.job_at()
     key = keys.lock(job.id, "download")
     signals = rig.deps().signals
 
     def handle(run):
         signals.delete(key)
-        wait_for(lambda: signals.get(key), timeout=8)
+        until(lambda: signals.get(key), timeout=8)
         return advance(run)
 
     rig.run(handle, message)
@@ -98,7 +99,7 @@ def test_a_run_renews_its_lock(rig, wait_for):
 
 
 def test_a_duplicate_of_a_live_claim_is_acknowledged_and_dropped(
-    new_rig, engine, redis_url, tmp_path, wait_for
+    new_rig, engine, redis_url, tmp_path
 ):
     hits = tmp_path / "hits"
     rig = new_rig(
@@ -117,24 +118,24 @@ def test_a_duplicate_of_a_live_claim_is_acknowledged_and_dropped(
 
     one, two = rig.worker(handle), rig.worker(handle)
     rig.publish(job)
-    wait_for(lambda: began)
+    until(lambda: began)
     for n in range(3):
         ids = {"job": job.id, "epoch": message.epoch}
         one.broker.publish(f"copy-{n}", "download", "download.default", ids)
-    wait_for(lambda: contended(one) + contended(two) == 3)
-    wait_for(lambda: one.broker.in_flight(["download.default"])["download.default"] == 1)
+    until(lambda: contended(one) + contended(two) == 3)
+    until(lambda: one.broker.in_flight(["download.default"])["download.default"] == 1)
     end.set()
-    wait_for(lambda: rig.now(job).status is Status.MERGING)
+    until(lambda: rig.now(job).status is Status.MERGING)
     assert began == [message.epoch + 1]
     assert hits.read_text() == "run.delivered\n"  # the copies cost no transaction
 
 
-def test_a_lock_that_a_dead_run_left_is_no_obstacle(rig, wait_for):
+def test_a_lock_that_a_dead_run_left_is_no_obstacle(rig):
     job, message = rig.job_at()
     rig.deps().locks.take(job.id, message.epoch)
     rig.worker(advance)
     rig.publish(job)
-    wait_for(lambda: rig.now(job).status is Status.MERGING)
+    until(lambda: rig.now(job).status is Status.MERGING)
 
 
 def test_without_redis_the_lock_is_no_obstacle(own_redis, engine, new_rig):
@@ -147,7 +148,7 @@ def test_without_redis_the_lock_is_no_obstacle(own_redis, engine, new_rig):
     assert rig.now(job).status is Status.MERGING
 
 
-def test_a_silent_redis_delays_no_cancel(own_redis, engine, new_rig, wait_for):
+def test_a_silent_redis_delays_no_cancel(own_redis, engine, new_rig):
     from sluice_core.adapters.db import moves  # noqa: PLC0415  # one use
     from sluice_core.adapters.db.engine import write  # noqa: PLC0415
 
@@ -162,7 +163,7 @@ def test_a_silent_redis_delays_no_cancel(own_redis, engine, new_rig, wait_for):
             moves.cancel(c, job.id, now=time.time())
         began = time.monotonic()
         try:
-            wait_for(run.stop, timeout=10)
+            until(run.stop, timeout=10)
             took.append(time.monotonic() - began)
         finally:
             own_redis.cont()

@@ -19,6 +19,7 @@ from sluice_core.domain.metrics import METRICS, Source
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_testing.process import free_port
 from sluice_testing.prometheus import answers, complaints
+from sluice_testing.waiting import until
 
 PROGRAM = Path(__file__).with_name("process_worker.py")
 
@@ -67,10 +68,10 @@ def order(rig, what):
     return job
 
 
-def test_sigterm_lets_a_run_finish_and_returns_what_waits(rig, start, wait_for):
+def test_sigterm_lets_a_run_finish_and_returns_what_waits(rig, start):
     worker = start(SLUICE_DOWNLOAD_CONCURRENCY="1", SLUICE_DRAIN_GRACE="15")
     job = order(rig, "child-2")
-    wait_for(lambda: worker.said("child"), timeout=60)
+    until(lambda: worker.said("child"), timeout=60)
     waiting = order(rig, "child-2")
     began = time.monotonic()
     worker.signal()
@@ -82,10 +83,10 @@ def test_sigterm_lets_a_run_finish_and_returns_what_waits(rig, start, wait_for):
     assert rig.deps().broker.waiting(["download.default"])["download.default"] == 1
 
 
-def test_after_the_grace_a_run_hands_back(rig, start, wait_for):
+def test_after_the_grace_a_run_hands_back(rig, start):
     worker = start(SLUICE_DRAIN_GRACE="1")
     job = order(rig, "child-60")
-    wait_for(lambda: worker.said("child"), timeout=60)
+    until(lambda: worker.said("child"), timeout=60)
     tries = rig.now(job).tries
     worker.signal()
     time.sleep(0.5)
@@ -98,10 +99,10 @@ def test_after_the_grace_a_run_hands_back(rig, start, wait_for):
     assert rig.deps().broker.waiting(["download.default"])["download.default"] == 1
 
 
-def test_a_second_signal_hurries(rig, start, wait_for):
+def test_a_second_signal_hurries(rig, start):
     worker = start(SLUICE_DRAIN_GRACE="60")
     job = order(rig, "child-60")
-    wait_for(lambda: worker.said("child"), timeout=60)
+    until(lambda: worker.said("child"), timeout=60)
     began = time.monotonic()
     worker.signal()
     time.sleep(0.5)
@@ -111,20 +112,20 @@ def test_a_second_signal_hurries(rig, start, wait_for):
     assert rig.attempts(job)[-1].outcome == "handed_back"
 
 
-def test_a_signal_to_the_whole_group_leaves_children_to_the_worker(rig, start, wait_for):
+def test_a_signal_to_the_whole_group_leaves_children_to_the_worker(rig, start):
     worker = start(SLUICE_DRAIN_GRACE="15")
     job = order(rig, "child-2")
-    wait_for(lambda: worker.said("child"), timeout=60)
+    until(lambda: worker.said("child"), timeout=60)
     os.killpg(worker.process.pid, signal.SIGTERM)
     assert worker.end() == 0
     assert worker.said("ended") == [["exited", "0"]]
     assert rig.now(job).status is Status.MERGING
 
 
-def test_a_run_that_hears_nothing_holds_up_no_end_and_leaves_no_child(rig, start, wait_for):
+def test_a_run_that_hears_nothing_holds_up_no_end_and_leaves_no_child(rig, start):
     worker = start(SLUICE_DRAIN_GRACE="0")
     job = order(rig, "deaf-60")
-    wait_for(lambda: worker.said("begin"), timeout=60)
+    until(lambda: worker.said("begin"), timeout=60)
     worker.signal()
     assert worker.end(30) == 0
     # Its message and its attempt are still there: the scheduler finds both.
@@ -132,13 +133,13 @@ def test_a_run_that_hears_nothing_holds_up_no_end_and_leaves_no_child(rig, start
     assert rig.deps().broker.in_flight(["download.default"])["download.default"] == 1
 
 
-def test_a_killed_worker_leaves_no_child(rig, start, wait_for):
+def test_a_killed_worker_leaves_no_child(rig, start):
     worker = start()
     order(rig, "child-60")
-    ((pid,),) = wait_for(lambda: worker.said("child"), timeout=60)
+    ((pid,),) = until(lambda: worker.said("child"), timeout=60)
     worker.signal(signal.SIGKILL)
     worker.end()
-    wait_for(
+    until(
         lambda: not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == "zombie",
         timeout=5,
     )
@@ -155,10 +156,10 @@ def test_a_worker_retires_after_so_many_messages(rig, start):
     assert all(rig.attempts(job)[-1].ended_at is not None for job in done)
 
 
-def test_a_worker_retires_above_its_memory(rig, start, wait_for):
+def test_a_worker_retires_above_its_memory(rig, start):
     worker = start(SLUICE_MAX_MEMORY_MIB="250", SLUICE_DOWNLOAD_CONCURRENCY="1")
     small = order(rig, "quick")
-    wait_for(lambda: rig.now(small).status is Status.MERGING, timeout=60)
+    until(lambda: rig.now(small).status is Status.MERGING, timeout=60)
     assert worker.process.poll() is None
     order(rig, "big-300")
     assert worker.end() == 0
@@ -170,9 +171,9 @@ class TestMetricsPort:
         return free_port()
 
     @pytest.fixture
-    def worker(self, start, port, wait_for):
+    def worker(self, start, port):
         process = start(SLUICE_METRICS_PORT=str(port), SLUICE_DOWNLOAD_CONCURRENCY="2")
-        wait_for(lambda: answers(f"http://127.0.0.1:{port}/readyz"), timeout=60)
+        until(lambda: answers(f"http://127.0.0.1:{port}/readyz"), timeout=60)
         return process
 
     def value(self, port, name, **labels):
@@ -183,7 +184,7 @@ class TestMetricsPort:
                     return sample.value
         return None
 
-    def test_its_page(self, rig, worker, port, wait_for):
+    def test_its_page(self, rig, worker, port):
         page = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
         assert complaints(page) == ""
         known = {m.full_name for m in METRICS.values() if m.source is Source.PROCESS}
@@ -193,28 +194,28 @@ class TestMetricsPort:
         slots = {"name": "sluice_worker_slots", "stage": "download"}
         assert self.value(port, **slots, state="idle") == 2
         order(rig, "child-60")
-        wait_for(lambda: worker.said("child"), timeout=60)
+        until(lambda: worker.said("child"), timeout=60)
         assert self.value(port, **slots, state="busy") == 1
         assert self.value(port, **slots, state="idle") == 1
         order(rig, "nothing-0")
         done = {"queue": "download.default", "outcome": "ok"}
-        wait_for(lambda: self.value(port, "sluice_worker_messages_total", **done) == 1, timeout=60)
+        until(lambda: self.value(port, "sluice_worker_messages_total", **done) == 1, timeout=60)
         assert self.value(port, "sluice_scratch_free_bytes") > 0
         # One that works is alive.
         assert answers(f"http://127.0.0.1:{port}/livez")
 
     def test_a_redis_that_is_silent_makes_it_neither_unlive_nor_unready(
-        self, rig, worker, port, redis_server, wait_for
+        self, rig, worker, port, redis_server
     ):
         # It has beaten by then, so that it is its own silence that counts.
         order(rig, "nothing-0")
-        wait_for(lambda: self.value(port, "sluice_worker_messages_total") == 1, timeout=60)
+        until(lambda: self.value(port, "sluice_worker_messages_total") == 1, timeout=60)
         redis_server.pause()
         try:
-            wait_for(lambda: self.value(port, "sluice_worker_beat_age_seconds") > 8, timeout=60)
+            until(lambda: self.value(port, "sluice_worker_beat_age_seconds") > 8, timeout=60)
             assert answers(f"http://127.0.0.1:{port}/livez")
             assert answers(f"http://127.0.0.1:{port}/readyz")
         finally:
             redis_server.cont()
-        wait_for(lambda: self.value(port, "sluice_worker_beat_age_seconds") < 4, timeout=60)
+        until(lambda: self.value(port, "sluice_worker_beat_age_seconds") < 4, timeout=60)
         assert worker.process.poll() is None

@@ -23,6 +23,7 @@ from sluice_core.runtime.children import ExecSpec, child_environment
 from sluice_core.runtime.children import run as run_child
 from sluice_core.runtime.run import Advance, Expanded, Finished
 from sluice_testing.factories import fail
+from sluice_testing.waiting import until
 
 
 def advance(run):
@@ -277,14 +278,14 @@ def test_a_canceled_run_ends_and_leaves_the_job_canceled(rig, put):
     assert rig.keys(job) == []
 
 
-def test_a_cancel_is_told_to_the_run(rig, wait_for):
+def test_a_cancel_is_told_to_the_run(rig):
     job, message = rig.job_at()
 
     def handle(run):
         with write(rig.engine) as c:
             moves.cancel(c, job.id, now=time.time())
         began = time.monotonic()
-        run.raise_for(wait_for(run.stop, timeout=5))
+        run.raise_for(until(run.stop, timeout=5))
         raise AssertionError(began)
 
     rig.run(handle, message)
@@ -401,16 +402,16 @@ def test_a_hand_back_after_a_cancel_orders_nothing(rig):
 # -- through a worker ----------------------------------------------------------------------------
 
 
-def test_a_published_job_runs_and_its_message_is_gone(rig, wait_for):
+def test_a_published_job_runs_and_its_message_is_gone(rig):
     job, _ = rig.job_at()
     rig.worker(advance)
     rig.publish(job)
-    wait_for(lambda: rig.now(job).status is Status.MERGING)
+    until(lambda: rig.now(job).status is Status.MERGING)
     deps = rig.deps()
-    wait_for(lambda: deps.broker.in_flight(["download.default"])["download.default"] == 0)
+    until(lambda: deps.broker.in_flight(["download.default"])["download.default"] == 0)
 
 
-def test_unreadable_and_unknown_messages_become_letters_and_the_worker_goes_on(rig, wait_for):
+def test_unreadable_and_unknown_messages_become_letters_and_the_worker_goes_on(rig):
     job, _ = rig.job_at()
     client = rig.deps().broker.client
     client.hset("dramatiq:download.default.msgs", "m1", b"\xff\xfe not json")
@@ -419,8 +420,8 @@ def test_unreadable_and_unknown_messages_become_letters_and_the_worker_goes_on(r
     rig.deps().broker.publish("m3", "download", "download.default", {"job": "x", "epoch": 1})
     rig.worker(advance)
     rig.publish(job)
-    wait_for(lambda: rig.now(job).status is Status.MERGING)
-    wait_for(lambda: len(rig.letters()) == 3)
+    until(lambda: rig.now(job).status is Status.MERGING)
+    until(lambda: len(rig.letters()) == 3)
     assert sorted(letter.reason.split(":")[0] for letter in rig.letters()) == [
         "no such actor",
         "unknown job",
@@ -428,7 +429,7 @@ def test_unreadable_and_unknown_messages_become_letters_and_the_worker_goes_on(r
     ]
 
 
-def test_a_clock_ten_minutes_ahead_runs_nothing_twice(new_rig, engine, redis_url, wait_for):
+def test_a_clock_ten_minutes_ahead_runs_nothing_twice(new_rig, engine, redis_url):
     rig = new_rig(engine, redis_url, SLUICE_HOST_CONCURRENCY="0")
     began, end = [], Event()
 
@@ -443,9 +444,9 @@ def test_a_clock_ten_minutes_ahead_runs_nothing_twice(new_rig, engine, redis_url
     jobs_ = [rig.job_at()[0] for _ in range(8)]
     for job in jobs_:
         rig.publish(job)
-    wait_for(lambda: len(began) == 8)
+    until(lambda: len(began) == 8)
     assert set(began) == {one.worker_id, two.worker_id}
     end.set()
-    wait_for(lambda: all(rig.now(job).status is Status.MERGING for job in jobs_))
+    until(lambda: all(rig.now(job).status is Status.MERGING for job in jobs_))
     assert len(began) == 8
     assert [len(rig.attempts(job)) for job in jobs_] == [len(rig.attempts(jobs_[0]))] * 8

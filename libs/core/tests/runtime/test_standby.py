@@ -16,12 +16,12 @@ import pytest
 from sluice_core.domain import keys
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.runtime.run import Advance, Run
+from sluice_testing.waiting import until
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 POD = "pod-1"
 PROGRAM = Path(__file__).with_name("process_worker.py")
-WaitFor = Callable[..., Any]
 
 
 class Pod:
@@ -61,33 +61,31 @@ def pod(new_rig: Callable[..., Any], engine: Any, redis_url: str) -> Pod:
     return Pod(new_rig(engine, redis_url, SLUICE_POD_NAME=POD))
 
 
-def test_marked_it_takes_nothing_answers_once_it_is_empty_and_goes_on_when_told(
-    pod: Pod, wait_for: WaitFor
-) -> None:
+def test_marked_it_takes_nothing_answers_once_it_is_empty_and_goes_on_when_told(pod: Pod) -> None:
     pod.submit()
     assert pod.begun.wait(10)
     pod.mark("m1")
-    wait_for(pod.deps.standby.reason, what="the mark is seen")
+    until(pod.deps.standby.reason, why="the mark is seen")
     time.sleep(1.5)  # longer than the answer of an idle worker takes
     assert pod.answer() is None, "it runs something"
     pod.go.set()
-    wait_for(lambda: pod.answer() == "m1", timeout=15)
+    until(lambda: pod.answer() == "m1", timeout=15)
     job = pod.submit()
     # Its consumer was woken by this message, and left it where it was.
     time.sleep(0.5)
     assert (pod.waits(), pod.answer()) == (1, "m1")
     pod.mark("-")
-    wait_for(lambda: pod.rig.now(job).stage is Actor.TRANSCODE, timeout=15)
+    until(lambda: pod.rig.now(job).stage is Actor.TRANSCODE, timeout=15)
 
 
-def test_an_emptied_redis_does_not_wake_it(pod: Pod, wait_for: WaitFor) -> None:
+def test_an_emptied_redis_does_not_wake_it(pod: Pod) -> None:
     pod.mark("m1")
-    wait_for(lambda: pod.answer() == "m1", timeout=15)
+    until(lambda: pod.answer() == "m1", timeout=15)
     assert 0 < int(pod.signals.ttl(keys.standby_answer(POD))) <= 10
     pod.signals.flushall()
     pod.submit()
     # It answers again, by what it remembers.
-    wait_for(lambda: pod.answer() == "m1", timeout=15)
+    until(lambda: pod.answer() == "m1", timeout=15)
     assert pod.waits() == 1
 
 
@@ -96,7 +94,6 @@ def test_marked_before_its_start_it_begins_nothing(
     engine: Any,
     database_url: str,
     redis_url: str,
-    wait_for: WaitFor,
 ) -> None:
     rig = new_rig(engine, redis_url)
     signals = rig.deps().signals
@@ -111,17 +108,17 @@ def test_marked_before_its_start_it_begins_nothing(
     }
     process = subprocess.Popen([sys.executable, str(PROGRAM)], env=env)
     try:
-        wait_for(lambda: signals.get(keys.standby_answer(POD)) == "m1", timeout=60)
+        until(lambda: signals.get(keys.standby_answer(POD)) == "m1", timeout=60)
         assert rig.now(job).stage is Actor.DOWNLOAD
         signals.set(keys.standby(POD), "-", ex=60)
-        wait_for(lambda: rig.now(job).stage is Actor.TRANSCODE, timeout=30)
+        until(lambda: rig.now(job).stage is Actor.TRANSCODE, timeout=30)
     finally:
         process.kill()
         process.wait(10)
 
 
 def test_a_worker_may_take_from_some_lanes_only(
-    new_rig: Callable[..., Any], engine: Any, redis_url: str, wait_for: WaitFor
+    new_rig: Callable[..., Any], engine: Any, redis_url: str
 ) -> None:
     rig = new_rig(engine, redis_url, SLUICE_DOWNLOAD_LANES="bulk, high")
     jobs = {lane: rig.job_at(lane=Lane(lane))[0] for lane in ("high", "default", "bulk")}
@@ -129,6 +126,6 @@ def test_a_worker_may_take_from_some_lanes_only(
         rig.publish(job)
     rig.worker(lambda _run: Advance(Actor.TRANSCODE, {"sources": []}))
     for lane in ("high", "bulk"):
-        wait_for(lambda lane=lane: rig.now(jobs[lane]).stage is Actor.TRANSCODE)
+        until(lambda lane=lane: rig.now(jobs[lane]).stage is Actor.TRANSCODE)
     time.sleep(0.3)
     assert rig.now(jobs["default"]).stage is Actor.DOWNLOAD

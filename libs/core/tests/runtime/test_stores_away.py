@@ -21,6 +21,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.runtime.run import Advance, Finished
 from sluice_testing.postgres import PostgresServer
+from sluice_testing.waiting import until
 
 Q = "download.default"
 
@@ -48,7 +49,7 @@ def locked(path):
 
 
 def test_a_database_that_restarts_during_claim_and_end_costs_nothing(
-    own_postgres, own_engine, new_rig, redis_url, wait_for
+    own_postgres, own_engine, new_rig, redis_url
 ):
     rig = new_rig(own_engine, redis_url)
     first, _ = rig.job_at()
@@ -73,10 +74,8 @@ def test_a_database_that_restarts_during_claim_and_end_costs_nothing(
     time.sleep(1.5)
     assert deps.broker.in_flight([Q])[Q] + deps.broker.waiting([Q])[Q] == 2
     own_postgres.start()
-    wait_for(
-        lambda: all(rig.now(job).status is Status.MERGING for job in (first, second)), timeout=30
-    )
-    wait_for(lambda: deps.broker.in_flight([Q])[Q] == 0)
+    until(lambda: all(rig.now(job).status is Status.MERGING for job in (first, second)), timeout=30)
+    until(lambda: deps.broker.in_flight([Q])[Q] == 0)
     for job in (first, second):
         assert [a.outcome for a in rig.attempts(job) if a.stage == "download"][-1] == "ok"
         assert rig.now(job).losses == 0

@@ -14,6 +14,7 @@ from sluice_core.adapters.redis import connect
 from sluice_core.domain import keys
 from sluice_core.runtime import teller as module
 from sluice_core.runtime.teller import Teller
+from sluice_testing.waiting import until
 
 
 def event(job_id: str, version: int, kind: str = "progress") -> events.Event:
@@ -51,19 +52,12 @@ def sent(client: redis.Redis) -> list[tuple[str, int]]:
     return [(e.job_id, e.version) for e in found]
 
 
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_silent_redis_makes_nobody_wait(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     client = connect(redis_url)
     gate, teller = Gate(monkeypatch), Teller(client)
     began = time.monotonic()
     teller.tell(event("a", 1, "job"))
-    wait_for(lambda: gate.asked)
+    until(lambda: gate.asked)
     for version in range(2, 5000):
         teller.tell(event("a", version))
         teller.tell(event("b", version))
@@ -81,7 +75,7 @@ def test_what_waits_is_bounded(redis_url: str, monkeypatch: pytest.MonkeyPatch) 
     client = connect(redis_url)
     gate, teller = Gate(monkeypatch), Teller(client)
     teller.tell(event("a", 0, "job"))
-    wait_for(lambda: gate.asked)
+    until(lambda: gate.asked)
     for version in range(1, 9):
         teller.tell(event("a", version, "job"))
     gate.open.set()

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice_testing.site import SampleSite
-from sluice_testing.system import System, until
+from sluice_testing.system import System
+from sluice_testing.waiting import until
 
 #: Seconds that sweepers are given.
 SWEEP = 45.0

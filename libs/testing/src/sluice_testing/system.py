@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +23,7 @@ from sluice_core.adapters.db.engine import open_engine, read
 from sluice_core.adapters.settings import StoreSettings
 from sluice_core.adapters.storage import Storage, open_storage
 from sluice_testing.process import bound
+from sluice_testing.waiting import until
 
 #: Seconds until all parts must be ready, on a busy machine.
 START = 120.0
@@ -39,23 +39,6 @@ PARTS = {
     "scheduler": "sluice_scheduler",
     "redis": "valkey-server",
 }
-
-
-def until(what: Callable[[], Any], *, timeout: float, every: float = 0.1, why: str = "") -> Any:
-    """Wait for something true and return it.
-
-    Raises:
-        TimeoutError: it never was.
-
-    """
-    deadline = time.monotonic() + timeout
-    while True:
-        found = what()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise TimeoutError(why or f"{what} was not true within {timeout} s")
-        time.sleep(every)
 
 
 class System:

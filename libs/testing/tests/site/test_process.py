@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from sluice_testing.waiting import until
 
 COMMAND = [sys.executable, "-m", "sluice_testing.site"]
 
@@ -23,13 +24,6 @@ def alive(pid: int) -> bool:
         return False
     # An orphan that ended may wait for its new parent to collect it.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def until(condition, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from sluice_testing.images.builder import Image
 from sluice_testing.process import bound
-from sluice_testing.system import until
+from sluice_testing.waiting import until
 
 #: Seconds that an end may take.
 _PATIENCE = 30.0

@@ -1,0 +1,35 @@
+"""Waiting for what happens in another thread or process, instead of sleeping and hoping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: Seconds before the second look; each further pause is twice as long, up to `every`.
+_FIRST_PAUSE = 0.002
+
+
+def until(
+    what: Callable[[], Any], *, timeout: float = 10.0, every: float = 0.1, why: str = ""
+) -> Any:
+    """Wait for something true and return it.
+
+    Args:
+        what: asked again and again.
+        timeout: seconds until it is given up.
+        every: longest pause between two looks, seconds.
+        why: what to say then.
+
+    Raises:
+        TimeoutError: it never was.
+
+    """
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_PAUSE
+    while not (found := what()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(why or f"{what} was not true within {timeout} s")
+        time.sleep(min(pause, every))
+        pause *= 2
+    return found
