@@ -12,17 +12,8 @@ import sqlalchemy as sa
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from sluice_core.adapters.db import (
-    claims,
-    dead_letters,
-    jobs,
-    liveness,
-    runs,
-    sweeps,
-    tallies,
-)
+from sluice_core.adapters.db import claims, dead_letters, sweeps
 from sluice_core.adapters.db.engine import write
-from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import (
     ChildLostError,
@@ -31,27 +22,22 @@ from sluice_core.domain.errors import (
     StaleRunError,
     StoreAwayError,
 )
-from sluice_core.domain.job import Job, JobError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import final_key, work_key
-from sluice_core.domain.quarantine import max_losses
-from sluice_core.domain.retry import RetryIn, decide
-from sluice_core.runtime.admission import admit, pause_host
+from sluice_core.runtime import closing
+from sluice_core.runtime.admission import admit
 from sluice_core.runtime.alone import run_alone
 from sluice_core.runtime.children import EndReason
 from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.disk import FULL
 from sluice_core.runtime.publisher import publish_now
-from sluice_core.runtime.run import Advance, Expanded, Outcome, Run, stored, tell
+from sluice_core.runtime.run import Outcome, Run, stored, tell
 
 log = structlog.get_logger(__name__)
 
 #: Seconds beyond its hard limit that a run is given to end itself.
 HARD_GRACE = 5.0
-
-#: What a run's job and orders become, in one transaction.
-Ending = Callable[[sa.Connection], tuple[Job, list[OutboxRow]]]
 
 Handler = Callable[[Run], Outcome]
 
@@ -118,7 +104,7 @@ def _end_by_force(deps: StageDeps, run: Run, late: float) -> None:
     if late < HARD_GRACE:
         return
     log.error("run_ignores_its_hard_limit", job=run.job.id, late=round(late, 1))
-    ending = _failure_of(deps, run, SluiceError(code="hard_time_limit"))
+    ending = closing.failed(run, SluiceError(code="hard_time_limit"))
     try:
         with write(deps.engine) as connection:
             job, rows = ending(connection)
@@ -209,15 +195,14 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
         _make_scratch(run)
         result = handle(run)
         deps.failpoints.hit("run.before_commit")
-        ended = _end(deps, run, _outcome_of(deps, run, result))
+        ended = closing.store(run, closing.done(run, result))
         word, keep = "ok", False
     except HandBackError:
         deps.failpoints.hit("run.hand_back")
-        now = deps.clock()
-        ended = _end(deps, run, lambda c: _with_order(runs.hand_back(c, run.claim, now=now)))
+        ended = closing.store(run, closing.handed_back(run))
         word, keep = "handed_back", resumable
     except ChildLostError as exc:
-        ended = _end(deps, run, _loss_of(deps, run, exc))
+        ended = closing.store(run, closing.child_lost(run, exc))
         word, keep = "child_lost", resumable
     except (StaleRunError, StoreAwayError):
         raise
@@ -232,7 +217,7 @@ def _work_and_end(deps: StageDeps, handle: Handler, run: Run) -> tuple[str, bool
             # Whatever it says, it died of that.
             exc = SluiceError(code="hard_time_limit")
         _remove_stored(deps, run)
-        ended = _end(deps, run, _failure_of(deps, run, exc))
+        ended = closing.store(run, closing.failed(run, exc))
         word, keep = exc.code, resumable
     # Behind the handlers above: what goes wrong from here on is no failure of the run.
     deps.failpoints.hit("run.after_commit")
@@ -260,112 +245,3 @@ def _remove_stored(deps: StageDeps, run: Run) -> None:
         except SluiceError as exc:
             # The job's own sweep comes by later.
             log.warning("remove_failed", prefix=prefix, error=exc.message)
-
-
-def _outcome_of(deps: StageDeps, run: Run, outcome: Outcome) -> Ending:
-    now = deps.clock()
-
-    def store(connection: sa.Connection) -> tuple[Job, list[OutboxRow]]:
-        if isinstance(outcome, Advance):
-            return _with_order(
-                runs.advance(connection, run.claim, to=outcome.to, fields=outcome.fields, now=now)
-            )
-        if isinstance(outcome, Expanded):
-            return runs.expanded(connection, run.claim, fields=outcome.fields, now=now)
-        return runs.succeed(
-            connection,
-            run.claim,
-            files=outcome.files,
-            fields=outcome.fields,
-            gaps=outcome.gaps,
-            expires_at=now + deps.settings.jobs.retention_files,
-            now=now,
-        )
-
-    return store
-
-
-def _failure_of(deps: StageDeps, run: Run, exc: SluiceError) -> Ending:
-    """Another try, or the end."""
-    now = deps.clock()
-    error = JobError(exc.code, exc.error_class.value, exc.message)
-    decision = decide(exc, tries=run.claim.job.tries, max_tries=deps.limits.max_tries, rng=deps.rng)
-    log.warning("run_failed", code=exc.code, message=exc.message, decision=repr(decision))
-    if isinstance(decision, RetryIn):
-        pause_host(deps, run.job, exc, decision.delay)
-
-    def store(connection: sa.Connection) -> tuple[Job, list[OutboxRow]]:
-        if isinstance(decision, RetryIn):
-            due_at = now + decision.delay
-            return _with_order(
-                runs.retry_later(connection, run.claim, error, due_at=due_at, now=now)
-            )
-        return runs.fail(
-            connection,
-            run.claim,
-            error,
-            dead=decision.exhausted,
-            sweep_at=now + deps.settings.jobs.retention_partial,
-            now=now,
-        )
-
-    return store
-
-
-def _loss_of(deps: StageDeps, run: Run, exc: ChildLostError) -> Ending:
-    """The job goes on elsewhere, or is put aside when this process was its own."""
-    now = deps.clock()
-    log.error("child_lost", losses=run.job.losses, reason=str(exc))
-
-    def store(connection: sa.Connection) -> tuple[Job, list[OutboxRow]]:
-        return liveness.lose_child(
-            connection,
-            run.claim,
-            str(exc),
-            max_losses=max_losses(deps.limits.lone_losses, seen=True),
-            sweep_at=now + deps.settings.jobs.retention_partial,
-            now=now,
-        )
-
-    return store
-
-
-def _with_order(result: tuple[Job, OutboxRow]) -> tuple[Job, list[OutboxRow]]:
-    job, row = result
-    return job, [row]
-
-
-def _end(deps: StageDeps, run: Run, ending: Ending) -> tuple[Job, list[OutboxRow]]:
-    """Store the end of a run, once, whatever becomes of the database meanwhile.
-
-    Returns:
-        the job, and the rows to publish.
-
-    Raises:
-        StaleRunError: another run owns the job, or it was canceled.
-
-    """
-    # Of two tries that both went through, the second is refused as a whole.
-    happened = run.tallies()
-
-    def end(connection: sa.Connection) -> tuple[Job, list[OutboxRow]]:
-        ended = ending(connection)
-        tallies.note(connection, happened)
-        return ended
-
-    try:
-        return stored(deps, end)
-    except StaleRunError:
-        job = stored(deps, lambda connection: _ended_job(connection, run))
-        if job is None:
-            raise
-        # A commit went through although its answer got lost; the relay publishes what it ordered.
-        log.info("commit_was_known", job=run.job.id)
-        return job, []
-
-
-def _ended_job(connection: sa.Connection, run: Run) -> Job | None:
-    """The job, if it was this very run that ended its attempt."""
-    if not runs.ended_itself(connection, run.claim.attempt_id):
-        return None
-    return jobs.get(connection, run.job.id)
