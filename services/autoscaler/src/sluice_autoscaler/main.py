@@ -25,7 +25,7 @@ from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import ConfigError
 from sluice_core.runtime import process
 from sluice_core.runtime.broker import SluiceBroker
-from sluice_core.runtime.deps import patiently
+from sluice_core.runtime.patience import patiently
 from sluice_core.runtime.process import EXIT_OK
 from sluice_core.runtime.signals import EndSignals
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import socket
@@ -14,36 +13,31 @@ from threading import Event
 
 import redis as redis_library
 import sqlalchemy as sa
-import structlog
 from dramatiq.middleware import CurrentMessage
 
-from sluice_core.adapters import redis, versions
+from sluice_core.adapters import redis
 from sluice_core.adapters.db.engine import check, open_engine
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.settings import Settings, StageSettings
 from sluice_core.adapters.storage import Storage, open_storage
-from sluice_core.domain.errors import BrokerAwayError, ConfigError, NotYetError
-from sluice_core.domain.keys import worker as worker_key
+from sluice_core.domain.errors import ConfigError
 from sluice_core.domain.lanes import STAGES, Actor
 from sluice_core.domain.standby import worker_id as name_worker
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.broker.middleware.idempotency import IdempotencyLock
 from sluice_core.runtime.broker.middleware.log_context import LogContext
-from sluice_core.runtime.broker.middleware.recycle import resident_memory
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
 from sluice_core.runtime.broker.middleware.time_limit import final_guard
 from sluice_core.runtime.counting import count
 from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.hosts import HostGate
 from sluice_core.runtime.locks import RunLocks
+from sluice_core.runtime.patience import patiently
+from sluice_core.runtime.presence import Presence
 from sluice_core.runtime.running import BEAT_EVERY, Running
 from sluice_core.runtime.standby import StandbyWatch
 from sluice_core.runtime.teller import Teller
 
-log = structlog.get_logger(__name__)
-
-#: Seconds after which what a worker said of itself is forgotten.
-PRESENCE_TTL = 15
 #: Seconds between two signs of a worker on standby: whoever marked it waits for it.
 STANDBY_BEAT = 1.0
 
@@ -122,27 +116,12 @@ def make_deps(
     drain = Event()
     teller = Teller(signals)
     stack.callback(teller.close)
-    broker_client = redis.connect_broker(url)
-    stack.callback(broker_client.close)
     pod = loaded.log.pod_name or socket.gethostname()
     worker_id = name_worker(pod, stage.value, os.getpid(), new_id()[-6:])
     locks = RunLocks(signals, stage)
     rng = random.Random()  # noqa: S311  # jitter is no secret
     hosts = HostGate(signals, limit=loaded.egress.host_concurrency, rng=rng)
-    broker = SluiceBroker(
-        broker_client,
-        # Time limit last: its exception must not land in another hook.
-        middleware=[
-            LogContext(),
-            IdempotencyLock(
-                locks, lambda: count(engine, "lock_contended_total", stage=stage.value)
-            ),
-            DrainNotice(drain),
-            CurrentMessage(),
-            final_guard(),
-        ],
-    )
-    presence = _Presence(signals, stage, worker_id)
+    presence = Presence(signals, stage, worker_id)
     standby = StandbyWatch(signals, pod)
 
     def tell_redis() -> None:
@@ -163,7 +142,14 @@ def make_deps(
         settings=loaded,
         engine=engine,
         storage=storage,
-        broker=broker,
+        broker=_open_broker(
+            url,
+            stack,
+            lock=IdempotencyLock(
+                locks, lambda: count(engine, "lock_contended_total", stage=stage.value)
+            ),
+            drain=drain,
+        ),
         signals=signals,
         teller=teller,
         running=running,
@@ -177,24 +163,14 @@ def make_deps(
     )
 
 
-def patiently(check: Callable[[], None], patience: float) -> None:
-    """Repeat a check while the store behind it is only away, or not yet set up.
-
-    Raises:
-        ConfigError: it is wrong, or still not there after `patience` seconds.
-
-    """
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            check()
-        except NotYetError as exc:
-            if time.monotonic() > deadline:
-                raise
-            log.warning("waiting_for_store", reason=str(exc))
-            time.sleep(1.0)
-        else:
-            return
+def _open_broker(
+    url: str, stack: ExitStack, *, lock: IdempotencyLock, drain: Event
+) -> SluiceBroker:
+    client = redis.connect_broker(url)
+    stack.callback(client.close)
+    # Time limit last: its exception must not land in another hook.
+    middleware = [LogContext(), lock, DrainNotice(drain), CurrentMessage(), final_guard()]
+    return SluiceBroker(client, middleware=middleware)
 
 
 def _prepare_scratch(loaded: Settings) -> None:
@@ -209,41 +185,3 @@ def _prepare_scratch(loaded: Settings) -> None:
 def open_waker(deps: StageDeps) -> redis_library.Redis:
     """A client for blocking waits; its connections end with the process."""
     return redis.connect_waker(deps.settings.store.redis_url)
-
-
-@dataclass(slots=True)
-class _Presence:
-    """What this worker says of itself, for people who look at the pool."""
-
-    signals: redis_library.Redis
-    stage: Actor
-    worker_id: str
-    since: float = 0.0
-
-    def show(self, jobs: list[tuple[str, int]], *, standby: str, draining: bool) -> None:
-        self.since = self.since or time.time()
-        key = worker_key(self.worker_id)
-        try:
-            with redis.call():
-                pipe = self.signals.pipeline(transaction=False)
-                pipe.hset(
-                    key,
-                    mapping={
-                        "stage": self.stage.value,
-                        "since": self.since,
-                        "pid": os.getpid(),
-                        "jobs": " ".join(job_id for job_id, _ in jobs),
-                        "standby": standby,
-                        "draining": int(draining),
-                        "memory": resident_memory(),
-                        "versions": json.dumps(self._versions()),
-                    },
-                )
-                pipe.expire(key, PRESENCE_TTL)
-                pipe.execute()
-        except BrokerAwayError as exc:
-            log.debug("presence_lost", error=str(exc))
-
-    def _versions(self) -> dict[str, str]:
-        ffmpeg = versions.of_ffmpeg() if self.stage is Actor.TRANSCODE else None
-        return {**versions.of_packages(), **({"ffmpeg": ffmpeg} if ffmpeg else {})}

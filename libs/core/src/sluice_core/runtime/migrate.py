@@ -17,7 +17,7 @@ from sluice_core.adapters.db.engine import open_engine, write
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import NotYetError, StoreAwayError
 from sluice_core.runtime import process
-from sluice_core.runtime.deps import patiently
+from sluice_core.runtime.patience import patiently
 from sluice_core.runtime.process import EXIT_OK
 
 log = structlog.get_logger(__name__)

@@ -1,0 +1,39 @@
+"""Waiting at a process' start for stores that start with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from sluice_core.domain.errors import NotYetError
+
+log = structlog.get_logger(__name__)
+
+#: Seconds between two looks.
+_PAUSE = 1.0
+
+
+def patiently(check: Callable[[], None], patience: float) -> None:
+    """Repeat a check while the store behind it is only away, or not yet set up.
+
+    Args:
+        check: returns once the store is fit for use.
+        patience: seconds.
+
+    Raises:
+        ConfigError: it is wrong, or still not there after `patience` seconds.
+
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            check()
+        except NotYetError as exc:
+            if time.monotonic() > deadline:
+                raise
+            log.warning("waiting_for_store", reason=str(exc))
+            time.sleep(_PAUSE)
+        else:
+            return
