@@ -8,10 +8,10 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import jobs, leases, moves, schedules
+from sluice_core.adapters.db import firings, jobs, leases, moves, schedules
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schedules import NewSchedule
-from sluice_core.adapters.db.schema import firings
+from sluice_core.adapters.db.schema import firings as firings_table
 from sluice_core.adapters.db.schema import jobs as jobs_table
 from sluice_core.domain.job import Request
 from sluice_core.domain.schedule import BUILTINS, FiringOutcome, Kind, Missed, Trigger
@@ -45,7 +45,7 @@ def lease(engine):
 
 def all_firings(engine, schedule):
     with read(engine) as c:
-        return schedules.firings_of(c, schedule.id, limit=1000)
+        return firings.list_of(c, schedule.id, limit=1000)
 
 
 def submitted(engine):
@@ -151,19 +151,19 @@ def test_a_zone_that_is_gone_fails_visibly(engine, lease):
 def test_firings_are_capped(engine):
     schedule = plant(engine, every=60)
     with write(engine) as c:
-        for n in range(schedules.KEPT_FIRINGS + 20):
+        for n in range(firings.KEPT + 20):
             outcome = FiringOutcome.OK
-            schedules.record(c, schedule, NOW + n, fence=1, now=NOW, outcome=outcome)
-        assert schedules.purge_firings(c) == 20
+            firings.record(c, schedule, NOW + n, fence=1, now=NOW, outcome=outcome)
+        assert firings.purge(c) == 20
     kept = all_firings(engine, schedule)
-    assert len(kept) == schedules.KEPT_FIRINGS
+    assert len(kept) == firings.KEPT
     assert kept[-1].planned_at == NOW + 20
 
 
 def fences_by_time(engine, schedule):
     with read(engine) as c:
-        query = sa.select(firings.c.fence).where(firings.c.schedule_id == schedule.id)
-        return c.execute(query.order_by(firings.c.planned_at)).scalars().all()
+        query = sa.select(firings_table.c.fence).where(firings_table.c.schedule_id == schedule.id)
+        return c.execute(query.order_by(firings_table.c.planned_at)).scalars().all()
 
 
 def test_two_schedulers_fire_each_second_once(engine, start_scheduler, tmp_path):
@@ -214,7 +214,7 @@ def test_built_in_tasks_run_and_are_told(engine, start_scheduler):
 
     def told():
         with read(engine) as c:
-            found = schedules.last_firings(c, [s.id for s in _builtins_in(c)])
+            found = firings.newest(c, [s.id for s in _builtins_in(c)])
         return len(found) == len(BUILTINS) and all(f.ended_at for f in found.values()) and found
 
     found = until(told, why="not all ran", timeout=60)

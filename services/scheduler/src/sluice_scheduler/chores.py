@@ -9,7 +9,7 @@ from threading import Event, Thread
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import schedules
+from sluice_core.adapters.db import firings
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.errors import BrokerAwayError, SluiceError, StoreAwayError
 from sluice_core.domain.schedule import FiringOutcome
@@ -82,7 +82,7 @@ class Chores(Thread):
         while True:
             try:
                 with write(self._engine) as connection:
-                    schedules.end(
+                    firings.end(
                         connection,
                         fired.schedule.id,
                         fired.planned_at,

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters.cron import ScheduleError, next_after
+from sluice_core.adapters.db import firings, leases, schedules
 from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import leases, schedules
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.leases import Lease
 from sluice_core.adapters.db.outbox import OutboxRow
@@ -91,7 +91,7 @@ def fire(connection: sa.Connection, fence: int, schedule_id: str, *, now: float)
     refused = _plan_next(connection, schedule, planned_at, now) or _why_not(
         connection, schedule, planned_at, now
     )
-    is_new = schedules.record(
+    is_new = firings.record(
         connection,
         schedule,
         planned_at,
@@ -130,7 +130,7 @@ def _why_not(
 ) -> _Refused:
     if is_missed(planned_at, now) and schedule.missed is Missed.SKIP:
         return FiringOutcome.MISSED, "no scheduler ran at that time"
-    if schedules.is_running(connection, schedule.id):
+    if firings.is_running(connection, schedule.id):
         return FiringOutcome.OVERLAP, "what was started before still runs"
     return None
 
@@ -147,8 +147,8 @@ def _submit(
     job, order = job_store.insert_many(connection, [new], now=now)[0]
     if job is None or order is None:
         raise ValueError("a job without a key of its own can't be there already")
-    schedules.name_job(connection, schedule.id, planned_at, job.id)
-    schedules.end(
+    firings.name_job(connection, schedule.id, planned_at, job.id)
+    firings.end(
         connection,
         schedule.id,
         planned_at,

@@ -15,8 +15,8 @@ from sluice_core.adapters.db import (
     audit,
     callbacks,
     dead_letters,
+    firings,
     idempotency,
-    schedules,
     second_chance,
     subscriptions,
     sweeps,
@@ -98,7 +98,7 @@ def purge_rows(deps: StageDeps, stop: Event) -> str:
     purged += _repeat(deps, stop, lambda c: sweeps.purge_excess(c, cap=cap, now=now, limit=BATCH))
     with write(deps.engine) as connection:
         others = idempotency.purge(connection, now=now)
-        others += schedules.purge_firings(connection)
+        others += firings.purge(connection)
         others += callbacks.purge(connection, older_than=now - KEEP_CALLBACKS)
         others += subscriptions.purge(connection, older_than=now - KEEP_ENTRIES)
     return f"{purged} jobs and {others} other rows of long ago"

@@ -6,7 +6,7 @@ import time
 
 import structlog
 
-from sluice_core.adapters.db import schedules
+from sluice_core.adapters.db import firings
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.leases import Lease
 from sluice_core.runtime.deps import StageDeps
@@ -63,7 +63,7 @@ class Scheduling:
         now = self._deps.clock()
         firing.plant(self._deps.engine, now=now)
         with write(self._deps.engine) as connection:
-            lost = schedules.give_up_older(connection, fence=lease.fence, now=now)
+            lost = firings.give_up_older(connection, fence=lease.fence, now=now)
         if lost:
             log.warning("firings_lost", count=lost)
         self._taken_up = lease.fence

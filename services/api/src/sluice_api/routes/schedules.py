@@ -14,7 +14,7 @@ from sluice_api import schedules as plans
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
-from sluice_core.adapters.db import schedules
+from sluice_core.adapters.db import firings, schedules
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.schedule import Kind, Missed, Schedule
 
@@ -59,7 +59,7 @@ def _add_reading(api: APIBlueprint, deps: Deps) -> None:
 
         def work(connection: sa.Connection) -> list[dict[str, Any]]:
             plans.visible(connection, caller, path.id, kinds=tuple(Kind))
-            found = schedules.firings_of(connection, path.id, limit=plans.SHOWN_FIRINGS)
+            found = firings.list_of(connection, path.id, limit=plans.SHOWN_FIRINGS)
             return [plans.firing_view(f) for f in found]
 
         return jsonify({"firings": deps.database.read(work)})
@@ -148,5 +148,5 @@ def _changes(deps: Deps, caller: Caller, body: m.ScheduleChange, old: Schedule) 
 
 
 def _views(connection: sa.Connection, found: list[Schedule]) -> list[dict[str, Any]]:
-    last = schedules.last_firings(connection, [s.id for s in found])
+    last = firings.newest(connection, [s.id for s in found])
     return [plans.view(s, last.get(s.id)) for s in found]

@@ -15,7 +15,7 @@ from sluice_api import schedules as plans
 from sluice_api.caller import need
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
-from sluice_core.adapters.db import moves, schedules, subscriptions
+from sluice_core.adapters.db import firings, moves, schedules, subscriptions
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.job import Job
 from sluice_core.domain.schedule import Kind, Missed, Schedule
@@ -131,7 +131,7 @@ def _changes(deps: Deps, body: m.SubscriptionChange, old: Schedule) -> dict[str,
 
 
 def _views(connection: sa.Connection, found: list[Schedule]) -> list[dict[str, Any]]:
-    last = schedules.last_firings(connection, [s.id for s in found])
+    last = firings.newest(connection, [s.id for s in found])
     seen = subscriptions.counts(connection, [s.id for s in found])
     return [
         {
