@@ -92,20 +92,14 @@ def claim(
     job = to_job(won)
     published = outbox.get(connection, message.id)
     outbox.remove_of_job(connection, job.id)
-    same_stage = sa.and_(attempts.c.job_id == job.id, attempts.c.stage == stage.value)
-    newest = connection.execute(sa.select(sa.func.max(attempts.c.number)).where(same_stage))
-    number = newest.scalar() or 0
-    if number >= ATTEMPTS_KEPT:
-        # Uncounted runs, e.g. handed back ones, have no other end.
-        outdated = attempts.c.number <= number + 1 - ATTEMPTS_KEPT
-        connection.execute(sa.delete(attempts).where(same_stage, outdated))
     attempt_id = attempt_id or new_id()
+    number = _next_number(connection, job.id, stage)
     connection.execute(
         sa.insert(attempts).values(
             id=attempt_id,
             job_id=job.id,
             stage=stage.value,
-            number=number + 1,
+            number=number,
             epoch=job.epoch,
             worker=worker,
             message_id=message.id,
@@ -117,7 +111,19 @@ def claim(
             claimed_at=now,
         )
     )
-    return Claim(job, attempt_id, number + 1)
+    return Claim(job, attempt_id, number)
+
+
+def _next_number(connection: sa.Connection, job_id: str, stage: Actor) -> int:
+    """Number of the run that begins; of the earlier ones, those beyond the cap are forgotten."""
+    same_stage = sa.and_(attempts.c.job_id == job_id, attempts.c.stage == stage.value)
+    newest = connection.execute(sa.select(sa.func.max(attempts.c.number)).where(same_stage))
+    number = (newest.scalar() or 0) + 1
+    if number > ATTEMPTS_KEPT:
+        # Uncounted runs, e.g. handed back ones, have no other end.
+        outdated = attempts.c.number <= number - ATTEMPTS_KEPT
+        connection.execute(sa.delete(attempts).where(same_stage, outdated))
+    return number
 
 
 def _awaits(stage: Actor, message: Message) -> tuple[sa.ColumnElement[bool], ...]:
