@@ -161,7 +161,12 @@ class TestLetters:
                 dead_letters.add(
                     connection, queue="parse", job_id=job_id, reason=reason, payload="{", now=now
                 )
-            return [x.id for x in dead_letters.list_page(connection, before_id=None, limit=9)]
+            return [
+                x.id
+                for x in dead_letters.list_page(
+                    connection, dead_letters.Filter(), before_id=None, limit=9
+                )
+            ]
 
     @pytest.mark.usefixtures("letters")
     def test_requeued_by_filter(self, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:

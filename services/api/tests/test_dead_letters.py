@@ -31,7 +31,9 @@ def exhaust(engine: sa.Engine) -> tuple[str, str]:
     with write(engine) as connection:
         run = factories.run_at(connection, Actor.DOWNLOAD, now=now)
         runs.fail(connection, run, factories.ERROR, dead=True, sweep_at=now + 60, now=now)
-        (letter,) = dead_letters.list_page(connection, before_id=None, limit=9, job_id=run.job.id)
+        (letter,) = dead_letters.list_page(
+            connection, dead_letters.Filter(job_id=run.job.id), before_id=None, limit=9
+        )
     return run.job.id, letter.id
 
 

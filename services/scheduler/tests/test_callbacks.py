@@ -260,7 +260,7 @@ def test_in_the_end_a_dead_letter_which_can_be_sent_back(engine, courier, receiv
     assert len(receiver.seen) == MAX_TRIES
     assert clock[0] <= started + GIVE_UP_AFTER
     with read(engine) as c:
-        [letter] = dead_letters.list_page(c, before_id=None, limit=10)
+        [letter] = dead_letters.list_page(c, dead_letters.Filter(), before_id=None, limit=10)
         assert jobs.get(c, job.id) == job
     assert letter.queue == "notify.default"
     assert letter.reason == "callback of FAILED: the receiver answered 500"

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import jobs, runs
-from sluice_core.adapters.db.dead_letters import list_page
+from sluice_core.adapters.db.dead_letters import Filter, list_page
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.redis import connect_broker
 from sluice_core.domain.job import Job
@@ -117,7 +117,7 @@ def test_poison_is_put_aside_and_its_neighbour_keeps_its_tries(pool: Pool) -> No
     assert (error.code, error.error_class) == ("worker_lost", "manual")
     assert pool.outcomes(bad) == ["lost", "lost", "lost"]
     with read(pool.engine) as c:
-        (letter,) = list_page(c, before_id=None, limit=9)
+        (letter,) = list_page(c, Filter(), before_id=None, limit=9)
     assert letter.job_id == bad.id
     assert letter.reason.startswith("worker_lost")
     # The third run died in a process of its own; that of the worker which started it lives.
@@ -130,7 +130,7 @@ def test_poison_is_put_aside_and_its_neighbour_keeps_its_tries(pool: Pool) -> No
     pool.until(lambda: pool.job(good).status is Status.MERGING)
     assert pool.outcomes(good) == ["lost", "lost", "ok"]
     with read(pool.engine) as c:
-        assert len(list_page(c, before_id=None, limit=9)) == 1
+        assert len(list_page(c, Filter(), before_id=None, limit=9)) == 1
 
 
 def test_losses_with_progress_blame_nobody(pool: Pool) -> None:

@@ -31,7 +31,9 @@ def exhaust(c: sa.Connection, stage: Actor) -> tuple[str, str]:
     """A job that ran out of tries, and its letter."""
     run = run_at(c, stage)
     runs.fail(c, run, ERROR, dead=True, sweep_at=NOW + 60, now=NOW)
-    (letter,) = dead_letters.list_page(c, before_id=None, limit=9, job_id=run.job.id)
+    (letter,) = dead_letters.list_page(
+        c, dead_letters.Filter(job_id=run.job.id), before_id=None, limit=9
+    )
     return run.job.id, letter.id
 
 
@@ -53,7 +55,7 @@ def test_the_oldest_goes_when_the_cap_is_passed_and_is_counted(engine: sa.Engine
 def test_a_reason_is_cut(engine: sa.Engine) -> None:
     with write(engine) as c:
         dead_letters.add(c, queue="q", job_id=None, reason="é" * 900, payload="x" * 9000, now=NOW)
-        (letter,) = dead_letters.list_page(c, before_id=None, limit=9)
+        (letter,) = dead_letters.list_page(c, dead_letters.Filter(), before_id=None, limit=9)
     assert letter.reason == "é" * 500
     assert len(letter.payload) == dead_letters.MAX_PAYLOAD
 
@@ -67,7 +69,9 @@ def test_pages_and_filters(engine: sa.Engine) -> None:
         other = add(c, queue="parse.high")
 
         def ids(before: str | None = None, limit: int = 9, **where: str) -> list[str]:
-            page = dead_letters.list_page(c, before_id=before, limit=limit, **where)
+            page = dead_letters.list_page(
+                c, dead_letters.Filter(**where), before_id=before, limit=limit
+            )
             return [x.id for x in page]
 
         assert ids() == [other, third, second, first]

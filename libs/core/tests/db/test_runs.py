@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import claims, jobs, liveness, moves, outbox, runs
-from sluice_core.adapters.db.dead_letters import list_page
+from sluice_core.adapters.db.dead_letters import Filter, list_page
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Job, Progress
 from sluice_core.domain.lanes import Actor
@@ -122,7 +122,7 @@ def test_a_lost_media_child_is_a_loss_although_its_worker_lives(engine: sa.Engin
         last = jobs.attempts_of(c, job.id)[-1]
         assert (last.outcome, last.error_message) == ("child_lost", "signal 9")
         assert outbox.of_job(c, job.id) == []
-        (letter,) = list_page(c, before_id=None, limit=9)
+        (letter,) = list_page(c, Filter(), before_id=None, limit=9)
         assert letter.job_id == job.id
 
 
@@ -145,7 +145,7 @@ def test_exhausted_tries_leave_a_dead_letter(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.DOWNLOAD)
         runs.fail(c, run, ERROR, dead=True, sweep_at=NOW, now=NOW)
-        (letter,) = list_page(c, before_id=None, limit=9)
+        (letter,) = list_page(c, Filter(), before_id=None, limit=9)
     assert (letter.job_id, letter.queue) == (run.job.id, "download.default")
     assert letter.reason == "network: the connection failed"
 

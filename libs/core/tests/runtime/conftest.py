@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from sluice_core.adapters import settings
 from sluice_core.adapters.db import claims, jobs, runs
-from sluice_core.adapters.db.dead_letters import list_page
+from sluice_core.adapters.db.dead_letters import Filter, list_page
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.storage import open_storage
@@ -107,7 +107,7 @@ class Rig:
 
     def letters(self) -> list[Any]:
         with read(self.engine) as c:
-            return list_page(c, before_id=None, limit=100)
+            return list_page(c, Filter(), before_id=None, limit=100)
 
     def keys(self, job: Job) -> list[str]:
         found = [*self.storage.keys(f"work/{job.id}/"), *self.storage.keys(f"files/{job.id}/")]

@@ -108,24 +108,6 @@ class BulkResult(BaseModel):
     remaining: int = Field(description="Still fit; of more than 100,000, 100,000.")
 
 
-class LetterFilter(StrictModel):
-    ids: list[Text] | None = Field(None, min_length=1, max_length=MAX_IDS)
-    queue: Text | None = Field(None, max_length=64, description="A queue, or a stage.")
-    job: Text | None = Field(None, pattern=ID)
-    reason: Text | None = Field(
-        None, min_length=1, max_length=100, description="Start of the reason, e.g. an error code."
-    )
-    all: Literal[True] | None = Field(None, description="Every letter: nothing else given.")
-
-
-class LetterBulkRequest(StrictModel):
-    filter: LetterFilter
-
-
-class LetterBulkResult(BulkResult):
-    refused: int = Field(description="Nothing can be done again for these; they stay.")
-
-
 class AuditQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from flask import Response, jsonify
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
-from pydantic import BaseModel, ConfigDict, Field
 
-from sluice_api import steer_models as m
+from sluice_api import letter_models as m
 from sluice_api.bulk import DoPage, Page, selected, work_off
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
-from sluice_api.models import MAX_PAGE, PAGE, Text
 from sluice_api.problems import Code, ProblemError, not_found
 from sluice_api.steering import note
 from sluice_core.adapters.db import dead_letters, requeue
@@ -27,79 +24,44 @@ from sluice_core.domain.job import Job
 from sluice_core.domain.view import timestamp
 
 _TAG = Tag(name="dead letters", description="What could not be done and waits for a person.")
-_ID = r"^[0-9A-Z]{26}$"
 _UNKNOWN = "There is no such dead letter."
-
-
-class LetterPath(BaseModel):
-    id: Text = Field(pattern=_ID, description="Dead letter id.")
-
-
-class LetterQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    queue: Text | None = Field(
-        None, max_length=64, description="A queue, e.g. `download.bulk`, or a stage."
-    )
-    job: str | None = Field(None, pattern=_ID, description="Letters of this job.")
-    reason: Text | None = Field(
-        None, min_length=1, max_length=100, description="Start of the reason, e.g. an error code."
-    )
-    cursor: str | None = Field(None, pattern=_ID, description="`next_cursor` of the page before.")
-    limit: int = Field(PAGE, ge=1, le=MAX_PAGE)
-
-
-class LetterModel(BaseModel):
-    id: str
-    queue: str
-    job_id: str | None = Field(description="null when the message could not be read.")
-    reason: str
-    payload: str = Field(description="The message as it came, cut at 2,000 characters.")
-    created_at: datetime
-
-
-class LetterList(BaseModel):
-    dead_letters: list[LetterModel]
-    next_cursor: str | None
-
-
-class LetterRequeued(BaseModel):
-    id: str
-    job_id: str
-
-
-class LetterDropped(BaseModel):
-    id: str
-    dropped: bool
 
 
 def build(deps: Deps) -> APIBlueprint:
     api = APIBlueprint("dead_letters", __name__, url_prefix="/v1", abp_tags=[_TAG])
+    _add_reading(api, deps)
+    _add_single(api, deps)
+    _add_many(api, deps)
+    return api
 
+
+def _add_reading(api: APIBlueprint, deps: Deps) -> None:
     @api.get(
-        "/dead-letters", summary="List dead letters, newest first", responses={200: LetterList}
+        "/dead-letters", summary="List dead letters, newest first", responses={200: m.LetterList}
     )
-    def list_letters(query: LetterQuery) -> Response:
+    def list_letters(query: m.LetterQuery) -> Response:
         """Operators only."""
         need(Scope.OPERATE)
         found = deps.database.read(
             lambda c: dead_letters.list_page(
                 c,
+                dead_letters.Filter(query.queue, query.job, query.reason),
                 before_id=query.cursor,
                 limit=query.limit + 1,
-                queue=query.queue,
-                job_id=query.job,
-                reason=query.reason,
             )
         )
         page = found[: query.limit]
         following = page[-1].id if len(found) > len(page) else None
         return jsonify({"dead_letters": [_view(x) for x in page], "next_cursor": following})
 
+
+def _add_single(api: APIBlueprint, deps: Deps) -> None:
     @api.post(
-        "/dead-letters/<string:id>/requeue", summary="Do it again", responses={202: LetterRequeued}
+        "/dead-letters/<string:id>/requeue",
+        summary="Do it again",
+        responses={202: m.LetterRequeued},
     )
-    def send_back(path: LetterPath) -> Response:
+    def send_back(path: m.LetterPath) -> Response:
         """Retries the letter's job; 409 when nothing can be done again. The letter goes."""
         caller = need(Scope.OPERATE)
         now = deps.clock()
@@ -121,9 +83,9 @@ def build(deps: Deps) -> APIBlueprint:
         return response
 
     @api.delete(
-        "/dead-letters/<string:id>", summary="Drop a dead letter", responses={200: LetterDropped}
+        "/dead-letters/<string:id>", summary="Drop a dead letter", responses={200: m.LetterDropped}
     )
-    def drop(path: LetterPath) -> Response:
+    def drop(path: m.LetterPath) -> Response:
         """Its job, if any, stays as it is."""
         caller = need(Scope.OPERATE)
 
@@ -136,9 +98,6 @@ def build(deps: Deps) -> APIBlueprint:
 
         deps.database.write(work)
         return jsonify({"id": path.id, "dropped": True})
-
-    _add_many(api, deps)
-    return api
 
 
 def _add_many(api: APIBlueprint, deps: Deps) -> None:

@@ -90,26 +90,9 @@ class Filter:
 
 
 def list_page(
-    connection: sa.Connection,
-    *,
-    before_id: str | None,
-    limit: int,
-    queue: str | None = None,
-    job_id: str | None = None,
-    reason: str | None = None,
+    connection: sa.Connection, where: Filter, *, before_id: str | None, limit: int
 ) -> list[Letter]:
-    """Newest first, keyset pages.
-
-    Args:
-        connection: to read from.
-        before_id: last id of the page before.
-        limit: rows of a page.
-        queue: see `Filter`; so are the following.
-        job_id: letters of this job only.
-        reason: start of the reason.
-
-    """
-    where = Filter(queue=queue, job_id=job_id, reason=reason)
+    """Newest first, keyset pages: `before_id` is the last id of the page before."""
     query = _matching(where, before_id).order_by(dead_letters.c.id.desc()).limit(limit)
     return [_to_letter(r) for r in connection.execute(query)]
 
@@ -130,11 +113,22 @@ def count(connection: sa.Connection, where: Filter) -> int:
     return found
 
 
+def drop(connection: sa.Connection, letter_id: str) -> bool:
+    """Remove a letter; False when there is none."""
+    gone = connection.execute(sa.delete(dead_letters).where(dead_letters.c.id == letter_id))
+    return gone.rowcount == 1
+
+
 def drop_many(connection: sa.Connection, letter_ids: Sequence[str]) -> int:
     """Remove letters; returns how many were there."""
     return connection.execute(
         sa.delete(dead_letters).where(dead_letters.c.id.in_(letter_ids))
     ).rowcount
+
+
+def remove_of_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> None:
+    """The jobs run again, or are gone: nobody needs to look at their letters any more."""
+    connection.execute(sa.delete(dead_letters).where(dead_letters.c.job_id.in_(job_ids)))
 
 
 def _matching(where: Filter, before_id: str | None) -> sa.Select[Any]:
@@ -151,17 +145,6 @@ def _matching(where: Filter, before_id: str | None) -> sa.Select[Any]:
     if where.ids is not None:
         query = query.where(dead_letters.c.id.in_(where.ids))
     return query
-
-
-def drop(connection: sa.Connection, letter_id: str) -> bool:
-    """Remove a letter; False when there is none."""
-    gone = connection.execute(sa.delete(dead_letters).where(dead_letters.c.id == letter_id))
-    return gone.rowcount == 1
-
-
-def remove_of_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> None:
-    """The jobs run again, or are gone: nobody needs to look at their letters any more."""
-    connection.execute(sa.delete(dead_letters).where(dead_letters.c.job_id.in_(job_ids)))
 
 
 def _to_letter(row: sa.Row[Any]) -> Letter:
