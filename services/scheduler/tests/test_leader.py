@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db import leases
 from sluice_core.adapters.db.engine import read, write
-from sluice_scheduler.leader import LEASE, Leader
+from sluice_scheduler.leader import Leader
 
 PATIENCE = 10.0
 
@@ -17,7 +17,7 @@ def leaders(engine: sa.Engine, count: int = 2) -> list[Leader]:
 
 def row(engine: sa.Engine) -> leases.Lease:
     with read(engine) as connection:
-        return leases.look(connection, LEASE)
+        return leases.look(connection, leases.SCHEDULER)
 
 
 def test_the_first_one_leads_at_once_and_keeps_leading(engine: sa.Engine) -> None:

@@ -12,8 +12,6 @@ from sluice_core.domain.errors import StoreAwayError
 
 log = structlog.get_logger(__name__)
 
-#: Name of the lease's row.
-LEASE = "scheduler"
 #: Part of the patience after which a leader that could not beat stops: well before another one
 #: may think it gone.
 STOP_AFTER = 0.5
@@ -64,7 +62,7 @@ class Leader:
             return False
         try:
             with read(self._engine) as connection:
-                seen = leases.look(connection, LEASE)
+                seen = leases.look(connection, leases.SCHEDULER)
         except StoreAwayError:
             self._seen = None
             raise

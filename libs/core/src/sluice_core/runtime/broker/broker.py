@@ -167,11 +167,6 @@ class SluiceBroker(dramatiq.Broker):
             for place, before, handed_out, worker in self.scripts.sight(entries)
         ]
 
-    def is_waiting(self, entries: Sequence[tuple[str, str]]) -> set[str]:
-        """Of many (queue, id), the ids that wait."""
-        places = self.places(entries)
-        return {message_id for message_id, place in places.items() if place is Place.WAITING}
-
     def remove(self, queue: str, message_id: str) -> bool:
         """Take a waiting message away; False when it does not wait (any more)."""
         return self.scripts.remove(queue, message_id)
