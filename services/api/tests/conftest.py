@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,10 @@ class Served:
 
 @pytest.fixture
 def serve(tmp_path: Path, redis_url: str, sqlite_template: Path) -> Iterator[Callable[..., Served]]:
-    """Starts the real server on SQLite, a free port and further settings."""
+    """Starts the real server on SQLite, a free port and further settings; `program` begins it."""
     running: list[ServerProcess] = []
 
-    def start(**more: str) -> Served:
+    def start(program: Sequence[str] = ("-m", "sluice_api"), **more: str) -> Served:
         port = free_port()
         data = tmp_path / "data"
         data.mkdir(exist_ok=True)
@@ -141,7 +141,7 @@ def serve(tmp_path: Path, redis_url: str, sqlite_template: Path) -> Iterator[Cal
             database.write_bytes(sqlite_template.read_bytes())
         log = tmp_path / f"api-{port}.log"
         process = ServerProcess(
-            [sys.executable, "-m", "sluice_api"],
+            [sys.executable, *program],
             log=log,
             ready=lambda: listens(port) and _answers(port),
             env={

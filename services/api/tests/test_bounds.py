@@ -11,6 +11,7 @@ from flask.testing import FlaskClient
 
 from sluice_api import publisher
 from sluice_api.deps import Deps
+from sluice_api.events import start
 from sluice_api.events.memory import Memory
 from sluice_api.events.messages import Watch
 from sluice_api.routes import events
@@ -87,6 +88,21 @@ def test_streams_are_refused_beyond_their_places(
     response = client.get("/v1/events")
     assert (response.status_code, response.get_json()["code"]) == (503, "unavailable")
     assert int(response.headers["Retry-After"]) > 0
+
+
+def test_who_missed_too_much_is_sent_a_snapshot(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "MAX_MISSED", 3)
+    everything = Watch(None, None, ends=False)
+
+    def begin() -> tuple[int, bool]:
+        with write(engine) as connection:
+            factories.make_job(connection)
+            found = start.read_start(connection, everything, factories.NOW)
+        return len(found.shown), found.is_snapshot
+
+    assert [begin() for _ in range(4)] == [(1, False), (2, False), (3, False), (4, True)]
 
 
 def test_what_streams_remember_is_bounded(engine: sa.Engine) -> None:

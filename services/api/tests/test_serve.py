@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -14,6 +15,8 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import psutil
 import pytest
+
+from sluice_testing.waiting import until
 
 
 def run(tmp_path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -77,10 +80,7 @@ def test_a_killed_worker_is_replaced(serve: Any) -> None:
     served = serve()
     (worker,) = [child for child in psutil.Process().children(recursive=True) if _serves(child)]
     worker.kill()
-    deadline = time.monotonic() + 30
-    while not _is_ready(served.url):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: _is_ready(served.url), timeout=30)
 
 
 def _serves(process: psutil.Process) -> bool:
@@ -98,6 +98,33 @@ def _is_ready(url: str) -> bool:
         return httpx.get(f"{url}/readyz", timeout=5).is_success
     except httpx.HTTPError:
         return False
+
+
+#: The server, with room for two.
+_SMALL = """
+from gevent import monkey
+monkey.patch_all()
+from sluice_api import serve, server
+server.MAX_CONNECTIONS = 2
+serve.main()
+"""
+
+
+def test_connections_beyond_the_cap_wait_outside(serve: Any) -> None:
+    address = urlsplit(serve(("-c", _SMALL)).url)
+    asked = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    with ExitStack() as stack:
+        first, _second, third = (
+            stack.enter_context(socket.create_connection((address.hostname, address.port)))
+            for _ in range(3)
+        )
+        third.sendall(asked)
+        third.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            third.recv(1)
+        first.close()
+        third.settimeout(20.0)
+        assert third.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_an_11_mb_body_gets_its_answer(serve: Any) -> None:

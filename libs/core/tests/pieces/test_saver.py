@@ -9,7 +9,9 @@ from sluice_core.adapters.ytdlp.resume import PartialFile, Version
 from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.pieces import Owner
+from sluice_core.runtime.pieces import saver as saving
 from sluice_core.runtime.pieces.cut import copy_range, look
+from sluice_core.runtime.pieces.manifest import Manifest, manifest_key
 from sluice_testing.waiting import until
 
 
@@ -56,6 +58,29 @@ def test_a_third_machine_gets_what_two_have_saved(machine, new_machine, noise):
     assert third.content() == data
     # What the first had saved was not uploaded again.
     assert [k for k in second.stored() if "/partial.5/" in k and "/000000000000000" in k] == []
+
+
+def pieces(machine):
+    """Bytes of each piece that another machine would get."""
+    text = b"".join(machine.storage.read(manifest_key(machine.run, machine.file.dest.name)))
+    return [piece.bytes for piece in Manifest.loads(text).pieces]
+
+
+@pytest.mark.parametrize("storage", ["folder"], indirect=True)
+def test_places_to_cut_are_bounded(machine, noise, monkeypatch):
+    """The saver gets its turn late, as if the storage were slower than the download."""
+    monkeypatch.setattr(saving, "MAX_CUTS", 4)
+    machine.begin(fragments=9)
+    saver = machine.saver()
+    for index in range(9):
+        machine.write(noise(1000))
+        machine.note(index)
+        saver.look()
+    saver.start()
+    assert saver.stop(flush=10.0)
+    # The newest place is always known, so that in the end all is saved.
+    assert machine.registered() == 9000
+    assert pieces(machine) == [1000, 1000, 1000, 6000]
 
 
 @pytest.mark.parametrize("noted", [True, False])
