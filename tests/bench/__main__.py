@@ -148,7 +148,7 @@ def main() -> None:
     results: dict[str, dict] = {}
     try:
         with SampleSite() as site:
-            allow = site.url("").removeprefix("http://").rstrip("/")
+            allow = site.address()
             with running(folder / "data", SLUICE_EGRESS_ALLOW=allow) as system:
                 bench = Bench(system, site, folder)
                 bench.ratio(1_000_000, rounds=1)  # both sides warm

@@ -24,7 +24,7 @@ def world() -> Iterator[SampleSite]:
 
 def allowed(site: SampleSite) -> str:
     """The site's exact addresses and ports, and nothing else."""
-    return ",".join(site.url("", host=n).removeprefix("http://").rstrip("/") for n in (0, 1))
+    return ",".join(site.address(host=n) for n in (0, 1))
 
 
 @pytest.fixture(scope="session", params=SETS)

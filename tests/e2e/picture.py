@@ -91,7 +91,7 @@ def main(picture: Path, operator: Path) -> None:
     if path is None:
         sys.exit("Chromium is not installed.")
     with tempfile.TemporaryDirectory() as folder, SampleSite() as site:
-        allow = site.url("").removeprefix("http://").rstrip("/")
+        allow = site.address()
         with running(Path(folder) / "data", SLUICE_EGRESS_ALLOW=allow) as system:
             fill(system, site)
             with open_browser(path) as browser:

@@ -28,7 +28,7 @@ def make_key(data, *scopes: str) -> str:
 @pytest.fixture(scope="module")
 def keyed(world, tmp_path_factory):
     """A system that wants keys, and an operator's."""
-    allow = world.url("").removeprefix("http://").rstrip("/")
+    allow = world.address()
     data = tmp_path_factory.mktemp("keyed") / "data"
     with running(
         data,

@@ -1,6 +1,8 @@
-"""A sample site for the tests of one process; each test starts a system of its own."""
+"""A sample site for the tests of one process; systems are started by tests or modules."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,3 +13,11 @@ from sluice_testing.site import SampleSite
 def world() -> SampleSite:
     with SampleSite() as site:
         yield site
+
+
+@pytest.fixture
+def site(world: SampleSite) -> Iterator[SampleSite]:
+    """The same, without what other tests have set and counted."""
+    world.reset()
+    yield world
+    world.reset()

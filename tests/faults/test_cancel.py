@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -47,7 +46,7 @@ def system(site, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cancel")
     presets = folder / "presets.toml"
     presets.write_text(PRESETS)
-    allow = [site.url("", host=n).removeprefix("http://").rstrip("/") for n in (0, 1)]
+    allow = [site.address(host=n) for n in (0, 1)]
     settings = {
         "SLUICE_EGRESS_ALLOW": ",".join(allow),
         "SLUICE_PRESETS_FILE": str(presets),
@@ -63,11 +62,6 @@ def _clean(site):
     site.reset()
     yield
     site.reset()
-
-
-def rows(system, query, *values):
-    with closing(sqlite3.connect(system.data / "sluice.db", timeout=10)) as db:
-        return db.execute(query, values).fetchall()
 
 
 class Busy:
@@ -96,8 +90,10 @@ class Busy:
         self.jobs[name] = self.system.submit(self.site.url(link, host=host), **fields)["id"]
 
     def until(self, name: str, stage: str, what: str) -> None:
-        query = f"SELECT 1 FROM attempts WHERE job_id = ? AND stage = ? AND ({what})"  # noqa: S608  # constants of this file
-        until(lambda: rows(self.system, query, self.jobs[name], stage), timeout=60, why=name)
+        query = f"SELECT 1 FROM attempts WHERE job_id = :id AND stage = :stage AND ({what})"  # noqa: S608  # constants of this file
+        until(
+            lambda: self.system.query(query, id=self.jobs[name], stage=stage), timeout=60, why=name
+        )
 
     def wait_for(self, name: str, waiting_for: str) -> None:
         until(
@@ -155,8 +151,8 @@ def test_in_every_state(system, site):
     busy.assert_gone()
     assert time.monotonic() - began < REACH + len(busy.jobs) * 0.2
     assert set(busy.states().values()) == {"CANCELED"}
-    assert rows(system, "SELECT count(*) FROM jobs WHERE status <> 'CANCELED'") == [(0,)]
-    assert rows(system, "SELECT count(*) FROM attempts WHERE ended_at IS NULL") == [(0,)]
+    assert system.query("SELECT count(*) FROM jobs WHERE status <> 'CANCELED'") == [(0,)]
+    assert system.query("SELECT count(*) FROM attempts WHERE ended_at IS NULL") == [(0,)]
     until(lambda: not system.stored(), timeout=45, why=f"stored: {system.stored()}")
     deliver_again(system)
 
@@ -167,10 +163,10 @@ def waits(system, job_id):
 
 def deliver_again(system):
     """Messages of canceled jobs, of the epochs before and after, bring nothing back."""
-    attempts = rows(system, "SELECT count(*) FROM attempts")
+    attempts = system.query("SELECT count(*) FROM attempts")
     [socket] = system.data.rglob("*.sock")
     broker = SluiceBroker(connect_broker(f"unix://{socket}?db=0"))
-    jobs = rows(system, "SELECT id, stage, epoch FROM jobs")
+    jobs = system.query("SELECT id, stage, epoch FROM jobs")
     late = [
         Outgoing(new_id(), stage, f"{stage}.default", {"job": job_id, "epoch": number})
         for job_id, stage, epoch in jobs
@@ -181,8 +177,8 @@ def deliver_again(system):
     until(lambda: not any(broker.waiting(queues).values()), timeout=30)
     time.sleep(0.5)  # the last ones are in the hands of workers
     broker.client.close()
-    assert rows(system, "SELECT count(*) FROM attempts") == attempts
-    assert rows(system, "SELECT count(*) FROM jobs WHERE status <> 'CANCELED'") == [(0,)]
+    assert system.query("SELECT count(*) FROM attempts") == attempts
+    assert system.query("SELECT count(*) FROM jobs WHERE status <> 'CANCELED'") == [(0,)]
 
 
 @contextmanager

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -20,27 +19,10 @@ LOSSES = 3
 
 @pytest.fixture(scope="module")
 def system(world, tmp_path_factory):
-    allow = world.url("").removeprefix("http://").rstrip("/")
+    allow = world.address()
     folder = tmp_path_factory.mktemp("children") / "data"
     with running(folder, SLUICE_EGRESS_ALLOW=allow) as started:
         yield started
-
-
-@pytest.fixture
-def site(world):
-    world.reset()
-    yield world
-    world.reset()
-
-
-def rows(system, query, *values):
-    with closing(sqlite3.connect(system.data / "sluice.db", timeout=10)) as db:
-        return db.execute(query, values).fetchall()
-
-
-def outcomes(system, job, stage="download"):
-    query = "SELECT outcome FROM attempts WHERE job_id = ? AND stage = ? ORDER BY number"
-    return [outcome for (outcome,) in rows(system, query, job["id"], stage)]
 
 
 def assert_whole(system, site, jobs, links):
@@ -49,7 +31,7 @@ def assert_whole(system, site, jobs, links):
     for job, link in zip(ended, links, strict=True):
         assert (job["status"], job["error"]) == ("SUCCESS", None)
         assert [file["sha256"] for file in job["files"]] == [site.sha256(link)]
-        found = rows(system, "SELECT losses, tries FROM jobs WHERE id = ?", job["id"])
+        found = system.query("SELECT losses, tries FROM jobs WHERE id = :id", id=job["id"])
         assert found == [(0, 1)]
         left = (system.data / "scratch").glob(f"{job['id']}.*")
         until(lambda left=left: not list(left), timeout=30)
@@ -58,10 +40,10 @@ def assert_whole(system, site, jobs, links):
 def child_of(system, job, *, progressed=False):
     """Process id of the job's downloading child that lives now; None when there is none."""
     query = (
-        "SELECT child_pid FROM attempts WHERE job_id = ? AND ended_at IS NULL"
-        " AND stage = 'download' AND child_pid IS NOT NULL AND progressed >= ?"
+        "SELECT child_pid FROM attempts WHERE job_id = :id AND ended_at IS NULL"
+        " AND stage = 'download' AND child_pid IS NOT NULL AND progressed >= :progressed"
     )
-    for (pid,) in rows(system, query, job["id"], progressed):
+    for (pid,) in system.query(query, id=job["id"], progressed=progressed):
         if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
             return pid
     return None
@@ -81,7 +63,7 @@ def test_kills_with_progress_between_cost_nothing(system, site):
         kill_child(system, job, progressed=True, how=how)
     site.control(link)
     assert_whole(system, site, [job], [link])
-    assert outcomes(system, job) == ["child_lost"] * 5 + ["ok"]
+    assert system.outcomes(job, "download") == ["child_lost"] * 5 + ["ok"]
     assert site.stats(link).bytes < 24 * MIB + 5 * 2 * MIB
 
 
@@ -95,15 +77,15 @@ def test_a_job_whose_child_always_dies_is_put_aside_and_its_neighbour_is_not(sys
         kill_child(system, job)
     [ended] = system.wait([job["id"]], timeout=20)
     assert (ended["status"], ended["error"]["code"]) == ("FAILED", "worker_lost")
-    assert outcomes(system, job) == ["child_lost"] * LOSSES
-    workers = rows(system, "SELECT DISTINCT worker FROM attempts WHERE job_id = ?", job["id"])
+    assert system.outcomes(job, "download") == ["child_lost"] * LOSSES
+    workers = system.query("SELECT DISTINCT worker FROM attempts WHERE job_id = :id", id=job["id"])
     # The parser, the downloader, and the process of its own.
     assert len(workers) == 3
     letters = system.http.get("/v1/dead-letters").json()["dead_letters"]
     assert [letter["job_id"] for letter in letters] == [job["id"]]
     site.control(good)
     assert_whole(system, site, [neighbour], [good])
-    assert outcomes(system, neighbour) == ["ok"]
+    assert system.outcomes(neighbour, "download") == ["ok"]
 
 
 def test_a_killed_fork_server_takes_its_children_along_and_no_tries(system, site):
@@ -122,7 +104,9 @@ def test_a_killed_fork_server_takes_its_children_along_and_no_tries(system, site
     for link in links:
         site.control(link)
     assert_whole(system, site, jobs, links)
-    assert [outcomes(system, job) for job in jobs] == [["child_lost", "child_lost", "ok"]] * 2
+    assert [system.outcomes(job, "download") for job in jobs] == [
+        ["child_lost", "child_lost", "ok"]
+    ] * 2
 
 
 def test_a_killed_encode_begins_anew_and_uses_up_no_try(system, site):
@@ -136,8 +120,8 @@ def test_a_killed_encode_begins_anew_and_uses_up_no_try(system, site):
         psutil.wait_procs([encoder], timeout=10)
     [ended] = system.wait([job["id"]], timeout=90)
     assert (ended["status"], ended["error"]) == ("SUCCESS", None)
-    assert outcomes(system, job, "transcode") == ["child_lost", "child_lost", "ok"]
-    assert rows(system, "SELECT tries FROM jobs WHERE id = ?", job["id"]) == [(1,)]
+    assert system.outcomes(job, "transcode") == ["child_lost", "child_lost", "ok"]
+    assert system.query("SELECT tries FROM jobs WHERE id = :id", id=job["id"]) == [(1,)]
 
 
 def encoder_of(worker):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from contextlib import closing
 
 import pytest
 
@@ -21,28 +19,16 @@ ENDED = ("SUCCESS", "PARTIAL", "FAILED", "CANCELED")
 
 @pytest.fixture(scope="module")
 def system(world, tmp_path_factory):
-    allow = world.url("").removeprefix("http://").rstrip("/")
+    allow = world.address()
     folder = tmp_path_factory.mktemp("collections") / "data"
     settings = {"SLUICE_EGRESS_ALLOW": allow, "SLUICE_HOST_CONCURRENCY": "20"}
     with running(folder, **settings) as started:
         yield started
 
 
-@pytest.fixture
-def site(world):
-    world.reset()
-    yield world
-    world.reset()
-
-
-def rows(system, query, *values):
-    with closing(sqlite3.connect(system.data / "sluice.db", timeout=30)) as db:
-        return db.execute(query, values).fetchall()
-
-
 def count(system, parent, where="1"):
-    query = f"SELECT count(*) FROM jobs WHERE parent_id = ? AND {where}"  # noqa: S608  # constants of this file
-    return rows(system, query, parent["id"])[0][0]
+    query = f"SELECT count(*) FROM jobs WHERE parent_id = :id AND {where}"  # noqa: S608  # constants of this file
+    return system.query(query, id=parent["id"])[0][0]
 
 
 def promptly(ask):
@@ -70,20 +56,20 @@ def test_300_entries_of_which_three_fail_and_are_tried_again(system, site):
     }
     failed = (
         "SELECT json_extract(entry, '$.item'), error_code FROM jobs"
-        " WHERE parent_id = ? AND status = 'FAILED'"
+        " WHERE parent_id = :id AND status = 'FAILED'"
     )
-    found = {(str(item), code) for item, code in rows(system, failed, parent["id"])}
+    found = {(str(item), code) for item, code in system.query(failed, id=parent["id"])}
     assert found == {(number, "not_found") for number in BAD}
     assert count(system, parent, "lane <> 'bulk'") == 0
     artifacts = "SELECT count(*), count(DISTINCT sha256), count(DISTINCT job_id) FROM artifacts"
-    assert rows(system, artifacts) == [(ENTRIES - len(BAD),) * 3]
-    runs = len(rows(system, "SELECT id FROM attempts"))
+    assert system.query(artifacts) == [(ENTRIES - len(BAD),) * 3]
+    runs = len(system.query("SELECT id FROM attempts"))
     site.reset()
     promptly(lambda: system.http.post(f"/v1/jobs/{parent['id']}/retry"))
     [ended] = system.wait([parent["id"]], timeout=60)
     assert (ended["status"], ended["children"]["success"]) == ("SUCCESS", ENTRIES)
     # The three, each from its download on; nothing else ran again.
-    assert len(rows(system, "SELECT id FROM attempts")) == runs + 2 * len(BAD)
+    assert len(system.query("SELECT id FROM attempts")) == runs + 2 * len(BAD)
     promptly(lambda: system.http.delete(f"/v1/jobs/{parent['id']}"))
     assert system.http.get(f"/v1/jobs?parent={parent['id']}").json()["jobs"] == []
     until(lambda: not system.stored(), timeout=60, why="files of a deleted collection are left")
@@ -99,7 +85,8 @@ def test_5000_entries_canceled_while_they_are_found_and_after(system, site):
     promptly(lambda: system.http.post(f"/v1/jobs/{parent['id']}/retry"))
     until(
         lambda: (
-            rows(system, "SELECT expansion_done FROM jobs WHERE id = ?", parent["id"]) == [(1,)]
+            system.query("SELECT expansion_done FROM jobs WHERE id = :id", id=parent["id"])
+            == [(1,)]
         ),
         timeout=90,
     )
@@ -107,7 +94,7 @@ def test_5000_entries_canceled_while_they_are_found_and_after(system, site):
     # Each has one order, and each order one message.
     orders = "SELECT count(*), count(DISTINCT job_id) FROM outbox WHERE actor = 'parse'"
     claimed = count(system, parent, "status = 'PARSING'")
-    assert rows(system, orders) == [(MANY - claimed,) * 2]
+    assert system.query(orders) == [(MANY - claimed,) * 2]
     # Workers drop them from now on, a few before this look.
     assert queue(system)["waiting"] >= 0.9 * (MANY - claimed)
     cancel(system, parent)
@@ -124,7 +111,7 @@ def cancel(system, parent):
     assert time.monotonic() - asked < PROMPT
     assert count(system, parent, "status <> 'CANCELED'") == 0
     assert system.job(parent["id"])["status"] == "CANCELED"
-    assert rows(system, "SELECT count(*) FROM attempts WHERE ended_at IS NULL") == [(0,)]
+    assert system.query("SELECT count(*) FROM attempts WHERE ended_at IS NULL") == [(0,)]
 
 
 def media_children(system):

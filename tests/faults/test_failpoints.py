@@ -13,7 +13,7 @@ from sluice_testing.waiting import until
 
 
 def start(tmp_path, world, parts, failpoints):
-    allow = world.url("").removeprefix("http://").rstrip("/")
+    allow = world.address()
     return running(
         tmp_path / "data",
         SLUICE_EGRESS_ALLOW=allow,

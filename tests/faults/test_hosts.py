@@ -15,7 +15,7 @@ SIZE = 300_000
 
 @pytest.fixture(scope="module")
 def system(world, tmp_path_factory):
-    allow = world.url("").removeprefix("http://").rstrip("/")
+    allow = world.address()
     with running(
         tmp_path_factory.mktemp("hosts") / "data",
         SLUICE_EGRESS_ALLOW=allow,

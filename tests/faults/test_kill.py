@@ -17,7 +17,7 @@ JOBS = 10
 
 @pytest.fixture
 def system(world, tmp_path, parts):
-    allow = world.url("").removeprefix("http://").rstrip("/")
+    allow = world.address()
     with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow, **parts) as started:
         yield started
 

@@ -6,10 +6,8 @@ import hashlib
 import os
 import pwd
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 
 import httpx
 import psutil
@@ -32,15 +30,8 @@ FRAGMENTS_AT_ONCE = 4
 
 
 @pytest.fixture
-def site(world):
-    world.reset()
-    yield world
-    world.reset()
-
-
-@pytest.fixture
 def env(site):
-    return {"SLUICE_EGRESS_ALLOW": site.url("").removeprefix("http://").rstrip("/")}
+    return {"SLUICE_EGRESS_ALLOW": site.address()}
 
 
 @pytest.fixture
@@ -71,8 +62,7 @@ def partial_bytes(system, job):
 
 
 def attempts(system, columns, where):
-    with closing(sqlite3.connect(system.data / "sluice.db", timeout=10)) as db:
-        return db.execute(f"SELECT {columns} FROM attempts WHERE {where}").fetchall()  # noqa: S608  # constants of this file
+    return system.query(f"SELECT {columns} FROM attempts WHERE {where}")  # noqa: S608  # constants of this file
 
 
 def kill_downloader(system):

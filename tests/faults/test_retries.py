@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import time
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -19,7 +17,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def allow(world):
-    return world.url("").removeprefix("http://").rstrip("/")
+    return world.address()
 
 
 @pytest.fixture(scope="module")
@@ -27,23 +25,6 @@ def system(allow, tmp_path_factory):
     folder = tmp_path_factory.mktemp("retries") / "data"
     with running(folder, SLUICE_EGRESS_ALLOW=allow) as started:
         yield started
-
-
-@pytest.fixture
-def site(world):
-    world.reset()
-    yield world
-    world.reset()
-
-
-def rows(system, query, *values):
-    with closing(sqlite3.connect(system.data / "sluice.db", timeout=10)) as db:
-        return db.execute(query, values).fetchall()
-
-
-def outcomes(system, job, stage):
-    query = "SELECT outcome FROM attempts WHERE job_id = ? AND stage = ? ORDER BY number"
-    return [outcome for (outcome,) in rows(system, query, job["id"], stage)]
 
 
 def letters(system):
@@ -74,21 +55,21 @@ def test_each_class_of_failure_gets_what_it_deserves(system, site):
         heals: ("SUCCESS", None, None),
         unknown: ("FAILED", "internal", "transient"),
     }
-    assert outcomes(system, jobs[permanent], "parse") == ["failed"]
-    assert outcomes(system, jobs[manual], "parse") == ["failed"]
-    assert outcomes(system, jobs[heals], "parse") == ["retry", "retry", "ok"]
+    assert system.outcomes(jobs[permanent], "parse") == ["failed"]
+    assert system.outcomes(jobs[manual], "parse") == ["failed"]
+    assert system.outcomes(jobs[heals], "parse") == ["retry", "retry", "ok"]
     # Fewer tries than a failure that is known to heal would get.
-    assert outcomes(system, jobs[unknown], "download") == ["retry", "retry", "failed"]
+    assert system.outcomes(jobs[unknown], "download") == ["retry", "retry", "failed"]
     assert letters(system) == {jobs[unknown]["id"]}
 
 
 def crash_child(system, job, number):
     """A fault of the child's own, which nobody has a code for."""
     query = (
-        "SELECT child_pid FROM attempts WHERE job_id = ? AND stage = 'download' AND number = ?"
-        " AND ended_at IS NULL AND child_pid IS NOT NULL"
+        "SELECT child_pid FROM attempts WHERE job_id = :id AND stage = 'download'"
+        " AND number = :number AND ended_at IS NULL AND child_pid IS NOT NULL"
     )
-    [(pid,)] = until(lambda: rows(system, query, job["id"], number), timeout=40)
+    [(pid,)] = until(lambda: system.query(query, id=job["id"], number=number), timeout=40)
     os.kill(pid, signal.SIGSEGV)
 
 
@@ -110,8 +91,8 @@ def test_a_retry_waits_in_the_database_alone(tmp_path, allow, site):
         assert (again["waiting_for"], again["retry_at"]) == ("retry", waits["retry_at"])
         [ended] = system.wait([job["id"]], timeout=60)
         assert ended["status"] == "SUCCESS"
-        query = "SELECT claimed_at FROM attempts WHERE job_id = ? AND stage = 'parse'"
-        first, second = sorted(at for (at,) in rows(system, query, job["id"]))
+        query = "SELECT claimed_at FROM attempts WHERE job_id = :id AND stage = 'parse'"
+        first, second = sorted(at for (at,) in system.query(query, id=job["id"]))
         assert first < due <= second
         assert second - due < 30, datetime.fromtimestamp(second, UTC)
 

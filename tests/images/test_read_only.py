@@ -61,7 +61,7 @@ def test_fetched_merged_and_encoded_with_a_read_only_root(place):
                 "REPOSITORY": str(Path(__file__).parents[2]),
                 "HOME": "/",
                 "SLUICE_DATA_DIR": str(place / "data"),
-                "SLUICE_EGRESS_ALLOW": site.url("").removeprefix("http://").rstrip("/"),
+                "SLUICE_EGRESS_ALLOW": site.address(),
             },
             cwd="/",
             capture_output=True,

@@ -26,7 +26,7 @@ def world() -> Iterator[SampleSite]:
 def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     with running(
         tmp_path_factory.mktemp("system") / "data",
-        SLUICE_EGRESS_ALLOW=world.url("").removeprefix("http://").rstrip("/"),
+        SLUICE_EGRESS_ALLOW=world.address(),
         SLUICE_MAX_TRIES="2",
     ) as started:
         yield started

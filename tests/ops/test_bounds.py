@@ -12,7 +12,7 @@ def short_lists(world, tmp_path_factory):
     """A system that takes three entries of a list."""
     with running(
         tmp_path_factory.mktemp("short") / "data",
-        SLUICE_EGRESS_ALLOW=world.url("").removeprefix("http://").rstrip("/"),
+        SLUICE_EGRESS_ALLOW=world.address(),
         SLUICE_MAX_ENTRIES="3",
     ) as system:
         yield system

@@ -51,7 +51,7 @@ def as_root() -> None:
 def system_on(data: Path, world: SampleSite, **env: str) -> Iterator[System]:
     with running(
         data,
-        SLUICE_EGRESS_ALLOW=world.url("").removeprefix("http://").rstrip("/"),
+        SLUICE_EGRESS_ALLOW=world.address(),
         SLUICE_MAX_TRIES="1",
         SLUICE_MIN_FREE_BYTES=str(RESERVE),
         **env,
@@ -143,7 +143,7 @@ def test_a_storage_that_becomes_read_only(world, tmp_path):
             "SLUICE_MAX_TRIES": "10",
             "SLUICE_MIN_FREE_BYTES": str(RESERVE),
         }
-        allow = world.url("").removeprefix("http://").rstrip("/")
+        allow = world.address()
         with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow, **env) as system:
             # Workers look at their storage when they start; they are to be past that.
             ready = ("parse", "download", "transcode")
@@ -208,7 +208,7 @@ def test_a_user_without_a_name_or_a_home(world):
                 "HOME": "/",
                 "USER": "",
                 "SLUICE_DATA_DIR": str(place / "data"),
-                "SLUICE_EGRESS_ALLOW": world.url("").removeprefix("http://").rstrip("/"),
+                "SLUICE_EGRESS_ALLOW": world.address(),
             },
             cwd="/",
             umask=0o077,

@@ -18,7 +18,7 @@ def slow(world, name: str, *, size: int = 300_000, rate: int = 100_000) -> str:
 
 @pytest.mark.timeout(240)
 def test_a_pause_outlives_redis_and_the_whole_system(world, tmp_path):
-    allow = world.url("").removeprefix("http://").rstrip("/")
+    allow = world.address()
     data = tmp_path / "data"
     with running(data, SLUICE_EGRESS_ALLOW=allow) as system:
         assert system.http.post(f"/v1/queues/{QUEUE}/pause").status_code == 200

@@ -56,7 +56,7 @@ class Get:
 
 
 def allowed(site: SampleSite) -> str:
-    return site.url("").removeprefix("http://").strip("/")
+    return site.address()
 
 
 @pytest.mark.timeout(400)

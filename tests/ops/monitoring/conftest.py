@@ -84,7 +84,7 @@ def _start(stack: ExitStack, folder: Path, world: SampleSite, template: Path) ->
         SLUICE_DATA_DIR=str(data),
         SLUICE_REDIS_URL=redis.url,
         SLUICE_HTTP_PORT=str(http_port),
-        SLUICE_EGRESS_ALLOW=world.url("").removeprefix("http://").rstrip("/"),
+        SLUICE_EGRESS_ALLOW=world.address(),
         SLUICE_LOG_FORMAT="json",
         SLUICE_MAX_TRIES="2",
         SLUICE_DRAIN_GRACE="1",

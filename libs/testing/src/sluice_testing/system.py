@@ -227,6 +227,11 @@ class System:
         finally:
             engine.dispose()
 
+    def outcomes(self, job: Mapping[str, Any], stage: str) -> list[str | None]:
+        """What came of each run of a stage of a job, the first one first; None: it runs."""
+        text = "SELECT outcome FROM attempts WHERE job_id = :job AND stage = :stage ORDER BY number"
+        return [outcome for (outcome,) in self.query(text, job=job["id"], stage=stage)]
+
     @contextmanager
     def redis(self, database: int = 0) -> Iterator[redis.Redis]:
         """A client of the system's Redis."""

@@ -105,8 +105,12 @@ class SampleSite:
 
     def url(self, path: str = "/", *, host: int = 0) -> str:
         """Absolute address of a path, on the host of that index."""
+        return f"http://{self.address(host=host)}{path}"
+
+    def address(self, *, host: int = 0) -> str:
+        """`address:port` of the host of that index, as `SLUICE_EGRESS_ALLOW` takes it."""
         address, port = self._servers[host].server_address[:2]
-        return f"http://{address!s}:{port}{path}"
+        return f"{address!s}:{port}"
 
     def kinds(self, *, host: int = 0) -> tuple[Sample, ...]:
         """Every kind of link, absolute, with what to expect of it."""
