@@ -7,30 +7,21 @@ address, nor the user and password of any address.
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import MutableMapping
 from typing import Any, Literal
 
 import structlog
 
+from sluice_core.domain.masking import mask_text
+
 #: Libraries whose INFO is our DEBUG.
 _CHATTY = ("dramatiq", "alembic", "botocore", "boto3", "urllib3", "gunicorn")
-
-_USER = re.compile(r"(?<=://)[^/\s@\"']+@")
-_QUERY = re.compile(r"(https?://[^\s\"'<>?#]*)[?#][^\s\"'<>]+", re.IGNORECASE)
-
-
-def mask(text: str) -> str:
-    """Without what addresses carry beside their place."""
-    if "://" not in text:
-        return text
-    return _QUERY.sub(r"\1?***", _USER.sub("***@", text))
 
 
 def _masked(value: Any) -> Any:
     if isinstance(value, str):
-        return mask(value)
+        return mask_text(value)
     if isinstance(value, list | tuple):
         return [_masked(item) for item in value]
     if isinstance(value, dict):

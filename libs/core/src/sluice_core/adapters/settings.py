@@ -26,10 +26,9 @@ from sluice_core.adapters.cores import usable_cores
 from sluice_core.domain.egress import is_loopback
 from sluice_core.domain.errors import ConfigError
 from sluice_core.domain.lanes import LANES, Actor, Lane
+from sluice_core.domain.masking import mask_setting
 
 PREFIX = "SLUICE_"
-#: Names whose values are secret as a whole.
-_SECRET_WORDS = ("secret", "password", "token", "access_key", "bootstrap_key")
 
 
 class _Group(BaseModel):
@@ -315,10 +314,10 @@ class Settings(BaseModel):
             self.log,
         ):
             for name, value in group.model_dump().items():
-                shown[PREFIX + name.upper()] = masked(name, value)
+                shown[PREFIX + name.upper()] = mask_setting(name, value)
         for actor, stage in self.stages.items():
             for name, value in stage.model_dump().items():
-                shown[f"{PREFIX}{actor.value.upper()}_{name.upper()}"] = masked(name, value)
+                shown[f"{PREFIX}{actor.value.upper()}_{name.upper()}"] = mask_setting(name, value)
         return shown
 
     def changed(self) -> dict[str, str]:
@@ -411,22 +410,4 @@ def _sentence(exc: ValidationError, set_by: Mapping[str, str] = MappingProxyType
         return f"Wrong settings: {words}."
     field = str(first["loc"][0])
     name = set_by.get(field, PREFIX + field.upper())
-    return f"{name} has a wrong value '{masked(field, first['input'])}': {words}."
-
-
-def masked(name: str, value: object) -> str:
-    """The value as it may be shown: no passwords, neither whole nor inside an address."""
-    text = "" if value is None else str(value)
-    if text and any(word in name for word in _SECRET_WORDS):
-        return "***"
-    if "://" not in text:
-        return text
-    parts = urlsplit(text)
-    if "@" in parts.netloc:
-        user, _, host = parts.netloc.rpartition("@")
-        parts = parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}")
-    query = [
-        f"{k}=***" if any(w in k.lower() for w in (*_SECRET_WORDS, "key")) else f"{k}{eq}{v}"
-        for k, eq, v in (pair.partition("=") for pair in parts.query.split("&") if pair)
-    ]
-    return urlunsplit(parts._replace(query="&".join(query)))
+    return f"{name} has a wrong value '{mask_setting(field, first['input'])}': {words}."
