@@ -26,7 +26,7 @@ from sluice_core.domain.paths import RunId
 from sluice_core.domain.progress import Durable, ProgressGate
 from sluice_core.domain.tallies import Tally
 from sluice_core.runtime.children import ChildResult, EndReason, error_for, is_alive
-from sluice_core.runtime.children.launch import kill_group
+from sluice_core.runtime.children.group import kill_group
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
 

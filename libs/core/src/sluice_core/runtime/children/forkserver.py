@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import confine
+from sluice_core.runtime.children.group import kill_group
 from sluice_core.runtime.children.proof import start_time
 from sluice_core.runtime.children.protocol import encode_line, error_event
 
@@ -174,7 +175,7 @@ class Server:
 
     def _kill_all(self) -> None:
         for pid in self._status:
-            _kill_group(pid)
+            kill_group(pid)
 
 
 def _become_command(header: dict[str, Any], fds: Sequence[int]) -> NoReturn:
@@ -278,19 +279,13 @@ def _wait(pid: int) -> int | None:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
         # Before the wait: until then the group's id can't be given out again.
-        _kill_group(pid)
+        kill_group(pid)
         return os.waitpid(pid, 0)[1]
     ended, status = os.waitpid(pid, os.WNOHANG)
     if not ended:
         return None
-    _kill_group(pid)
+    kill_group(pid)
     return status
-
-
-def _kill_group(pid: int) -> None:
-    # PermissionError is macOS's word for a group of nothing but zombies.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _tell(fd: int, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 from sluice_core.adapters import tracing
 from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import confine
+from sluice_core.runtime.children.group import kill_group
 from sluice_core.runtime.children.proof import start_time, take_lock
 from sluice_core.runtime.children.spec import ExecSpec, ForkSpec
 
@@ -240,10 +241,3 @@ class _ExecutedChild:
 
     def close(self) -> None:
         self._pipes.close()
-
-
-def kill_group(pid: int, signum: int = 9) -> None:
-    """Signal a process group; one that is gone is no failure."""
-    # PermissionError is macOS's word for a group of nothing but zombies.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signum)

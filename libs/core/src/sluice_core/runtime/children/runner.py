@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sluice_core.domain.errors import SluiceError
-from sluice_core.runtime.children.launch import Child, Ended, Spec, Started, kill_group, launch
+from sluice_core.runtime.children.group import kill_group
+from sluice_core.runtime.children.launch import Child, Ended, Spec, Started, launch
 from sluice_core.runtime.children.lines import MAX_LINE, LineSplitter, Tail
 from sluice_core.runtime.children.proof import is_alive
 from sluice_core.runtime.children.said import Said
