@@ -7,7 +7,7 @@ import contextlib
 import httpx
 import pytest
 
-from sluice_testing.outcome import assert_all_well
+from sluice_testing.outcome import assert_all_well, assert_nothing_left
 from sluice_testing.system import running
 from sluice_testing.waiting import until
 
@@ -57,6 +57,23 @@ def test_a_job_that_lost_two_workers_goes_on_in_a_process_of_its_own(tmp_path, w
         parsed = [a for a in answer["attempts"] if a["stage"] == "parse"]
         assert [attempt["outcome"] for attempt in parsed] == ["lost", "lost", "ok"]
         assert system.log.read_text().count('"runs_alone"') == 1
+
+
+def test_a_package_that_was_stored_and_not_yet_named_is_made_anew(tmp_path, world, parts):
+    # The third stage to end is the transcoder: all files of its epoch are in storage.
+    with start(tmp_path, world, parts, "run.before_commit=kill*1/3") as system:
+        job = system.submit(world.url("/mp4/small.mp4"), preset="hls")
+        [ended] = system.wait([job["id"]], timeout=90)
+        assert (ended["status"], ended["error"]) == ("SUCCESS", None)
+        answer = system.http.get(f"/v1/jobs/{job['id']}/attempts").json()
+        runs = [(a["stage"], a["outcome"], a["epoch"]) for a in answer["attempts"]]
+        assert [run[:2] for run in runs[-2:]] == [("transcode", "lost"), ("transcode", "ok")]
+        for number, file in enumerate(ended["files"]):
+            assert len(system.download(ended, number)) == file["bytes"]
+        assert_nothing_left(system, artifacts=5)
+        folder = f"files/{job['id']}/transcode.{runs[-1][2]}/"
+        assert system.stored(folder) == system.stored()
+    assert hits(tmp_path, "run.before_commit") >= 3
 
 
 @pytest.mark.parametrize("name", ["api.after_commit", "api.after_publish"])

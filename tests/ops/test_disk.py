@@ -22,6 +22,19 @@ from sluice_testing.waiting import until
 MIB = 1024 * 1024
 DISK, RESERVE = 56 * MIB, 24 * MIB
 
+PRESETS = """
+[wide]
+title = "One size, many bytes"
+kind = "video"
+format = "b"
+containers = ["mp4"]
+video_codecs = ["h264"]
+audio_codecs = ["aac"]
+video = { encoder = "libx264", crf = 23, speed = "ultrafast" }
+audio = { encoder = "aac", bitrate = 64 }
+ladder = [{ height = 180, max_bitrate = 20000 }]
+"""
+
 
 @contextmanager
 def mounted(size: int) -> Iterator[Path]:
@@ -68,6 +81,9 @@ def cramped(world, tmp_path_factory) -> Iterator[System]:
         data = place / "data"
         # Slow enough that the disk is looked at before it is full.
         env = {"SLUICE_STORAGE_URL": f"file://{storage}", "SLUICE_RATE_LIMIT": str(10 * MIB)}
+        presets = place / "presets.toml"
+        presets.write_text(PRESETS)
+        env["SLUICE_PRESETS_FILE"] = str(presets)
         with system_on(data, world, **env) as system:
             yield system
 
@@ -113,16 +129,32 @@ def test_a_file_of_unknown_size_ends_when_the_disk_gets_low(cramped, world):
     )
 
 
-def test_no_result_is_begun_that_has_no_room(cramped, world):
-    """Fragments are fetched while there is room; putting them together needs as much again."""
-    ballast = cramped.data.parent / "ballast"
+@contextmanager
+def filled(system: System, *, left: int) -> Iterator[None]:
+    """The disk of the system's data, with so many bytes left above the reserve."""
+    ballast = system.data.parent / "ballast"
+    taken = shutil.disk_usage(system.data).free - RESERVE - left
     with ballast.open("wb") as file:
-        os.posix_fallocate(
-            file.fileno(), 0, shutil.disk_usage(cramped.data).free - RESERVE - 2 * MIB
-        )
-    job = cramped.submit(world.url("/hls/many/200.m3u8"), preset="best")
-    [job] = cramped.wait([job["id"]])
-    ballast.unlink()
+        os.posix_fallocate(file.fileno(), 0, taken)
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+@pytest.mark.parametrize(
+    ("link", "preset", "left"),
+    [
+        # Fragments are fetched while there is room; putting them together needs as much again.
+        ("/hls/many/200.m3u8", "best", 2 * MIB),
+        # Three seconds of what the peak of its one rung allows are 7 MiB.
+        ("/mp4/small.mp4", "wide", 3 * MIB),
+    ],
+)
+def test_no_result_is_begun_that_has_no_room(cramped, world, link, preset, left):
+    with filled(cramped, left=left):
+        job = cramped.submit(world.url(link), preset=preset)
+        [job] = cramped.wait([job["id"]])
     assert (job["status"], job["error"]["code"]) == ("FAILED", "disk_full")
     assert "are needed" in job["error"]["message"]
     runs = cramped.http.get(f"/v1/jobs/{job['id']}/attempts").json()["attempts"]

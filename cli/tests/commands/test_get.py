@@ -122,6 +122,22 @@ def test_a_collection_saves_its_good_entries_and_names_the_others(
     assert "sluice: E3: not_found: no longer there. Check." in err
 
 
+def test_files_that_name_each_other_are_saved_together(sluice: Cli, world: World) -> None:
+    made = {"master.m3u8": b"#EXTM3U\n360p.m3u8\n", "360p.m3u8": b"#EXTM3U\n", "360p.mp4": CONTENT}
+    files = [world.file("x", name, content) for name, content in made.items()]
+    files = [{**file, "kind": "playlist" if "m3u8" in file["name"] else "video"} for file in files]
+    done = {"status": "SUCCESS", "step": "done", "title": "A/B: film", "files": files}
+    world.scripts[LINK] = [done]
+    for number in ("", " (2)"):
+        code, out, _ = sluice("get", LINK)
+        folder = f"downloads/A_B: film{number}"
+        assert (code, out) == (0, [f"{folder}/{name}" for name in made])
+        assert {p.name: p.read_bytes() for p in (sluice.folder / folder).iterdir()} == made
+    files[2]["sha256"] = "0" * 64
+    assert sluice("get", LINK)[0] == 1
+    assert len(list((sluice.folder / "downloads").iterdir())) == 2
+
+
 def test_json_is_one_document_per_job(sluice: Cli, world: World) -> None:
     world.succeeds(LINK, "Film.mp4", CONTENT)
     code, out, _ = sluice("get", "--json", LINK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import unicodedata
 from collections.abc import Iterator
@@ -55,6 +56,42 @@ def save(api: Api, file: dict[str, Any], folder: Path) -> Path:
         raise Stop(Exit.WRONG_USE, f"{folder} can't be written: {exc.strerror}.") from exc
     finally:
         part.unlink(missing_ok=True)
+
+
+def save_together(api: Api, files: list[dict[str, Any]], folder: Path, name: str) -> list[Path]:
+    """Fetch files that name each other into a new folder `name`, under the names that they have.
+
+    Raises:
+        Stop, UnreachableError: as `save`; nothing was kept.
+
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=folder, prefix=".sluice-", suffix=".part"))
+    except OSError as exc:
+        raise Stop(Exit.WRONG_USE, f"{folder} can't be written: {exc.strerror}.") from exc
+    try:
+        names = [save(api, file, part).name for file in files]
+        part.chmod(0o777 & ~_umask())
+        final = _new_folder(folder, safe_name(name))
+        part.replace(final)
+    except OSError as exc:
+        raise Stop(Exit.WRONG_USE, f"{folder} can't be written: {exc.strerror}.") from exc
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return [final / each for each in names]
+
+
+def _new_folder(folder: Path, name: str) -> Path:
+    """An empty folder of that name, or of the first free one like "name (2)"."""
+    for number in count(1):
+        final = folder / numbered(name, number)
+        try:
+            final.mkdir()
+        except FileExistsError:
+            continue
+        return final
+    raise AssertionError("count never ends")
 
 
 def _fetch(api: Api, file: dict[str, Any], target: BinaryIO) -> None:

@@ -16,7 +16,7 @@ import click
 
 from sluice_cli.client.api import Api, RefusedError, UnreachableError
 from sluice_cli.client.follow import Follower
-from sluice_cli.client.save import check_folder, save
+from sluice_cli.client.save import check_folder, save, save_together
 from sluice_cli.commands.server import mapped, server_options
 from sluice_cli.exits import Exit, Stop
 from sluice_cli.local import companion, folder
@@ -24,6 +24,7 @@ from sluice_cli.show import display
 from sluice_cli.table import print_json
 from sluice_cli.words import clean, failure_of, name_of
 from sluice_core.adapters import settings as settings_module
+from sluice_core.domain.job import PLAYLIST
 
 #: The sample that a call without a link fetches: H.264 + AAC in MP4.
 SAMPLE = "plain"
@@ -204,6 +205,9 @@ def _finish(api: Api, job: dict[str, Any], order: Order) -> Exit:
 def _save_all(api: Api, job: dict[str, Any], out: Path) -> list[str]:
     # A list of jobs need not carry their files.
     files = job.get("files") or (api.job(job["id"])["files"] if _has_files(job) else [])
+    if any(file.get("kind") == PLAYLIST for file in files):
+        # They name each other: under other names they would be of no use.
+        return [str(path) for path in save_together(api, files, out, name_of(job))]
     return [str(save(api, file, out)) for file in files]
 
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sluice_core.domain.errors import ConfigError
-from sluice_core.domain.presets import PresetKind, load_presets
+from sluice_core.domain.presets import PresetKind, Rung, load_presets
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CONTRACT = {
     *("best", "original", "2160p", "1080p", "720p", "480p"),
-    *("audio-m4a", "audio-mp3", "audio-opus"),
+    *("audio-m4a", "audio-mp3", "audio-opus", "hls"),
 }
 
 MINE = """
@@ -26,6 +26,19 @@ video_codecs = ["vp9"]
 audio_codecs = ["opus"]
 video = { encoder = "libvpx-vp9", crf = 33, speed = "4" }
 audio = { encoder = "libopus", bitrate = 64 }
+"""
+
+LADDER = """
+[steps]
+title = "Steps"
+kind = "video"
+format = "b"
+containers = ["mp4"]
+video_codecs = ["h264"]
+audio_codecs = ["aac"]
+video = { encoder = "libx264", crf = 23, speed = "fast" }
+audio = { encoder = "aac", bitrate = 96 }
+ladder = [{ height = 720, max_bitrate = 2000 }, { height = 360, max_bitrate = 700 }]
 """
 
 
@@ -96,6 +109,68 @@ def test_a_fault_is_one_sentence_that_names_the_file(
         load_presets(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_ladder_of_hls_is_h264_and_aac_from_1080_down() -> None:
+    preset = load_presets()["hls"]
+    assert [rung.height for rung in preset.ladder] == [1080, 720, 480, 360, 240]
+    peaks = [rung.max_bitrate for rung in preset.ladder]
+    assert peaks == sorted(peaks, reverse=True)
+    assert preset.video is not None
+    assert preset.audio is not None
+    assert (preset.video.codec, preset.audio.codec) == ("h264", "aac")
+    assert not any(other.ladder for other in load_presets().values() if other.name != "hls")
+
+
+def test_an_operator_has_a_ladder_of_their_own(tmp_path: Path) -> None:
+    steps = load_presets(extra(tmp_path, LADDER))["steps"]
+    assert steps.ladder == (Rung(720, 2000), Rung(360, 700))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[{", "[] #", "ladder must be a list of 1 to 8 rungs"),
+        ("[{ height", '"x" # [{ height', "ladder must be a list"),
+        ("[{", "[7, {", "ladder, rung 1: a table of settings is needed"),
+        ("height = 360, ", "", "ladder, rung 2: height is missing"),
+        (", max_bitrate = 700", "", "ladder, rung 2: max_bitrate is missing"),
+        ("height = 360", "height = 360, crf = 1", "ladder, rung 2: unknown setting crf"),
+        ("height = 360", "height = 361", "ladder, rung 2: height must be even, not 361"),
+        ("height = 360", "height = 8000", "rung 2: height must be a whole number from 16 to 4320"),
+        ("height = 360", 'height = "360"', "rung 2: height must be a whole number"),
+        ("max_bitrate = 700", "max_bitrate = 1", "max_bitrate must be a whole number from 32"),
+        ("height = 360", "height = 720", "from the largest height to the smallest, each once"),
+        ("height = 360", "height = 1080", "from the largest height to the smallest"),
+        ('"libx264"', '"libx265"', "video_codecs must hold hevc"),
+        ("video = {", "#", "video is needed"),
+        ('["mp4"]', '["mkv"]', r'containers must be \["mp4"\] beside a ladder'),
+        ("ladder =", "max_height = 720\nladder =", "max_height is told by the first rung"),
+    ],
+)
+def test_a_bad_ladder_is_one_sentence_that_names_the_key(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    assert old in LADDER
+    with pytest.raises(ConfigError, match=words) as caught:
+        load_presets(extra(tmp_path, LADDER.replace(old, new, 1)))
+    assert "preset steps: " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("codec", "encoder", "words"),
+    [
+        ("h264", "libx264", "ladder needs video with encoder libx264"),
+        ("aac", "aac", "ladder needs audio with encoder aac"),
+    ],
+)
+def test_a_ladder_is_h264_and_aac(tmp_path: Path, codec: str, encoder: str, words: str) -> None:
+    text = LADDER.replace(f'["{codec}"]', '["*"]')
+    other = {"libx264": "libx265", "aac": "libopus"}[encoder]
+    text = text.replace(f'encoder = "{encoder}"', f'encoder = "{other}"')
+    with pytest.raises(ConfigError, match=words):
+        load_presets(extra(tmp_path, text))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -155,6 +155,10 @@ def test_a_storage_on_another_disk_needs_room_of_its_own(
         place.disk.room(place.run("a"), whole=21 * MIB),
     ):
         pytest.fail("was let in")
+    with place.disk.room(place.run("a"), whole=None, stored=1) as room:
+        room.stored(20 * MIB)
+        with pytest.raises(SluiceError, match="the storage needs 21 MiB and has 120"):
+            room.stored(21 * MIB)
     # What was refused holds no promise.
     monkeypatch.setattr(place.storage, "free_bytes", lambda: None)
     with place.disk.room(place.run("b"), whole=50 * MIB):

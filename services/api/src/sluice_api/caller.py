@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -134,6 +135,18 @@ def _unauthorized(detail: str) -> NoReturn:
 def make_ticket(key: ApiKey, path: str, expires_at: int) -> str:
     """Lets whoever holds it fetch one file until then: a browser's player sends no key."""
     return f"{key.id}.{expires_at}.{_signature(key, path, expires_at)}"
+
+
+def ticket_maker(deps: Deps) -> Callable[[str], str] | None:
+    """Makes tickets that hold as long as this request's; None when it came without a good one.
+
+    The maker takes a path, as `make_ticket` does.
+    """
+    key = _by_ticket(deps)
+    if key is None:
+        return None
+    expires_at = int(request.args["ticket"].split(".")[1])
+    return lambda path: make_ticket(key, path, expires_at)
 
 
 def _by_ticket(deps: Deps) -> ApiKey | None:

@@ -188,7 +188,7 @@ class JobErrorModel(BaseModel):
 
 class FileModel(BaseModel):
     name: str
-    kind: Literal["video", "audio", "image", "subtitle", "other"]
+    kind: Literal["video", "audio", "image", "playlist", "subtitle", "other"]
     bytes: int
     sha256: str
     content_type: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: What every player of H.264 takes.
 _PLAIN_FORMATS = ("", "yuv420p", "yuvj420p")
 
-_STEREO = 2
+STEREO = 2
 
 
 class Action(StrEnum):
@@ -76,7 +76,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """A stream with its place."""
 
     source: int
@@ -92,8 +92,8 @@ def make_plan(probes: Sequence[Probe], preset: Preset, *, tone_map: ToneMap = To
             `transcode_failed` when no container of the preset takes what they hold.
 
     """
-    video = None if preset.kind is PresetKind.AUDIO else _best_video(probes)
-    audio = _best_audio(probes, every=preset.audio is None)
+    video = None if preset.kind is PresetKind.AUDIO else best_video(probes)
+    audio = best_audio(probes, every=preset.audio is None)
     if video is None and not audio:
         wanted = "sound" if preset.kind is PresetKind.AUDIO else "pictures or sound"
         raise SluiceError(f"there is no {wanted} in what was fetched", code="no_media")
@@ -107,21 +107,21 @@ def make_plan(probes: Sequence[Probe], preset: Preset, *, tone_map: ToneMap = To
         container=probes[0].container if kept else container,
         video=video_plan,
         audio=audio_plans,
-        duration=_duration([*([video] if video else []), *audio]),
+        duration=duration_of([*([video] if video else []), *audio]),
         kind="video" if video else "audio",
     )
 
 
-def _best_video(probes: Sequence[Probe]) -> _Found | None:
-    found = [_Found(i, s, p) for i, p in enumerate(probes) for s in p.videos]
+def best_video(probes: Sequence[Probe]) -> Found | None:
+    found = [Found(i, s, p) for i, p in enumerate(probes) for s in p.videos]
     return max(
         found, key=lambda f: (f.stream.default, f.stream.width * f.stream.height), default=None
     )
 
 
-def _best_audio(probes: Sequence[Probe], *, every: bool) -> tuple[_Found, ...]:
+def best_audio(probes: Sequence[Probe], *, every: bool) -> tuple[Found, ...]:
     """The main track; or `every` track of the source that has it, when copies cost nothing."""
-    found = [_Found(i, s, p) for i, p in enumerate(probes) for s in p.audios]
+    found = [Found(i, s, p) for i, p in enumerate(probes) for s in p.audios]
     if not found:
         return ()
     # A source without pictures was fetched for its sound.
@@ -130,7 +130,7 @@ def _best_audio(probes: Sequence[Probe], *, every: bool) -> tuple[_Found, ...]:
 
 
 def _container(
-    probes: Sequence[Probe], preset: Preset, video: _Found | None, audio: Iterable[_Found]
+    probes: Sequence[Probe], preset: Preset, video: Found | None, audio: Iterable[Found]
 ) -> Container:
     names = list(preset.containers)
     own = {probe.container.name for probe in probes}
@@ -148,7 +148,7 @@ def _container(
 
 
 def _fits(
-    container: Container, preset: Preset, video: _Found | None, audio: Iterable[_Found]
+    container: Container, preset: Preset, video: Found | None, audio: Iterable[Found]
 ) -> bool:
     if video and not preset.video and not container.holds(video=video.stream.codec):
         return False
@@ -159,9 +159,7 @@ def _fits(
     return all(container.holds(audio=track.stream.codec) for track in audio)
 
 
-def _plan_video(
-    found: _Found, preset: Preset, container: Container, tone_map: ToneMap
-) -> VideoPlan:
+def _plan_video(found: Found, preset: Preset, container: Container, tone_map: ToneMap) -> VideoPlan:
     stream, encode = found.stream, preset.video
     place = {"source": found.source, "stream": stream.index}
     if encode is None or _video_is_fine(stream, preset, container):
@@ -185,17 +183,25 @@ def _video_is_fine(stream: Stream, preset: Preset, container: Container) -> bool
 
 def _filters(stream: Stream, max_height: int | None, tone_map: ToneMap) -> tuple[str, ...]:
     """The filter chain; ffmpeg turns rotated pictures upright in front of it."""
+    return (*whole_frames(stream), *sized(stream, max_height, tone_map))
+
+
+def whole_frames(stream: Stream) -> tuple[str, ...]:
+    """Filters that make pictures of interlaced halves."""
+    return ("bwdif=mode=send_frame",) if stream.interlaced else ()
+
+
+def sized(stream: Stream, max_height: int | None, tone_map: ToneMap) -> tuple[str, ...]:
+    """Filters to the wanted size, in the form that plays everywhere."""
     width, height = stream.shown_size
-    target = _target_size(width, height, max_height)
-    chain = ["bwdif=mode=send_frame"] if stream.interlaced else []
-    if target != (width, height):
-        chain.append(_resize(width, height, target))
+    target = target_size(width, height, max_height)
+    chain = [resize(width, height, target)] if target != (width, height) else []
     if stream.hdr:
-        chain += _TONE_MAPS[tone_map]
+        chain += TONE_MAPS[tone_map]
     return (*chain, "format=yuv420p")
 
 
-def _target_size(width: int, height: int, max_height: int | None) -> tuple[int, int]:
+def target_size(width: int, height: int, max_height: int | None) -> tuple[int, int]:
     """Never larger, both even, as 4:2:0 wants; `max_height` counts the shorter side.
 
     So 1080p is the same picture, upright or lying.
@@ -211,7 +217,7 @@ def _even(length: float) -> int:
     return max(2, round(length / 2) * 2)
 
 
-def _resize(width: int, height: int, target: tuple[int, int]) -> str:
+def resize(width: int, height: int, target: tuple[int, int]) -> str:
     wide, high = target
     # One odd line is cut off: scaling by a pixel would blur every other one.
     if 0 <= width - wide <= 1 and 0 <= height - high <= 1:
@@ -219,7 +225,7 @@ def _resize(width: int, height: int, target: tuple[int, int]) -> str:
     return f"scale={wide}:{high}"
 
 
-_TONE_MAPS: dict[ToneMap, list[str]] = {
+TONE_MAPS: dict[ToneMap, list[str]] = {
     ToneMap.NONE: [],
     ToneMap.SCALE: [
         "scale=out_primaries=bt709:out_transfer=bt709:out_color_matrix=bt709:out_range=tv"
@@ -234,7 +240,7 @@ _TONE_MAPS: dict[ToneMap, list[str]] = {
 }
 
 
-def _plan_audio(found: _Found, preset: Preset, container: Container) -> AudioPlan:
+def _plan_audio(found: Found, preset: Preset, container: Container) -> AudioPlan:
     stream, encode = found.stream, preset.audio
     copies = preset.accepts_audio(stream.codec) and container.holds(audio=stream.codec)
     if encode is None or copies:
@@ -245,7 +251,7 @@ def _plan_audio(found: _Found, preset: Preset, container: Container) -> AudioPla
         codec=encode.codec,
         encode=encode,
         # Encoders refuse some layouts of many channels; stereo plays everywhere.
-        channels=_STEREO if stream.channels > _STEREO else None,
+        channels=STEREO if stream.channels > STEREO else None,
     )
 
 
@@ -265,7 +271,7 @@ def _may_keep(
     return in_front or not (preset.fast_start and container.indexed)
 
 
-def _duration(found: Iterable[_Found]) -> float | None:
+def duration_of(found: Iterable[Found]) -> float | None:
     """The longest chosen stream; None as soon as one of them is not known for sure."""
     lengths = []
     for track in found:

@@ -33,6 +33,26 @@ _COPY_CHUNK = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeFile:
+    """One file for people.
+
+    Attributes:
+        path: where it lies now.
+        kind: as `Artifact.kind`.
+        content_type: for HTTP.
+        extension: of the name that people see, without a dot.
+        name: that name, where other files hold links to it; None takes the media's title.
+
+    """
+
+    path: Path
+    kind: str
+    content_type: str
+    extension: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The finished file, synced to disk.
 
@@ -54,6 +74,21 @@ class Result:
     extension: str
     action: Action
     share: float = 1.0
+
+    @property
+    def duration(self) -> float | None:
+        return self.probe.duration
+
+    @property
+    def files(self) -> tuple[MadeFile, ...]:
+        return (
+            MadeFile(
+                path=self.path,
+                kind=self.kind,
+                content_type=self.content_type,
+                extension=self.extension,
+            ),
+        )
 
 
 def transcode(
@@ -184,7 +219,7 @@ def _convert(
 
 def _take(source: Path, part: Path, stop: Callable[[], str | None]) -> None:
     """The source's bytes under another name: a link, or a copy where links are not possible."""
-    with _storage_errors():
+    with storage_errors():
         try:
             os.link(source, part)
         except OSError as exc:
@@ -213,7 +248,8 @@ def _temporary(part: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _storage_errors() -> Iterator[None]:
+def storage_errors() -> Iterator[None]:
+    """Faults of the disk as ours."""
     try:
         yield
     except OSError as exc:
@@ -222,13 +258,14 @@ def _storage_errors() -> Iterator[None]:
 
 
 def _publish(part: Path, final: Path) -> None:
-    with _storage_errors():
-        _sync(part)
+    with storage_errors():
+        sync(part)
         part.replace(final)
-        _sync(final.parent)
+        sync(final.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file or a folder's names are on the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

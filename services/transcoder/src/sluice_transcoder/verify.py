@@ -97,9 +97,17 @@ def _check_streams(result: Probe, plan: Plan) -> None:
 def _check_duration(result: Probe, plan: Plan, written: float | None) -> None:
     """What the sources promise; where they only guess, what ffmpeg says it wrote."""
     expected = plan.duration if plan.duration is not None else written
-    if not expected:
-        return
-    got = result.duration or 0.0
+    if expected:
+        check_length(result.duration or 0.0, expected)
+
+
+def check_length(got: float, expected: float) -> None:
+    """Refuse a result of `got` seconds where there should be `expected`.
+
+    Raises:
+        SluiceError: `incomplete` when it ends too early, `transcode_failed` when far too late.
+
+    """
     if got < expected - max(_SLACK_SECONDS, expected * _SLACK_SHARE):
         raise SluiceError(f"only {got:.1f} s of {expected:.1f} s could be read", code="incomplete")
     if got > expected + max(_SURPLUS_SECONDS, expected * _SURPLUS_SHARE):

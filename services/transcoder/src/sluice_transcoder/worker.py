@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.adapters.cores import usable_cores
@@ -25,12 +26,14 @@ from sluice_core.runtime.run import Finished, Run
 from sluice_core.runtime.stage import Handler
 from sluice_transcoder import subtitles
 from sluice_transcoder.children import Workplace
+from sluice_transcoder.hls.ladder import LadderPlan
+from sluice_transcoder.hls.package import Package, package
 from sluice_transcoder.kept import Shelf
 from sluice_transcoder.plan import Action, Plan
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.segments import Cutting
 from sluice_transcoder.tools import Tools, inspect_tools
-from sluice_transcoder.transcode import Result, transcode
+from sluice_transcoder.transcode import MadeFile, Result, transcode
 
 _PIECE = 1024 * 1024
 
@@ -87,7 +90,9 @@ def handle(
         paths = [stack.enter_context(storage.local(s.key, run.scratch)) for s in sources]
         watch = _Watch(run, room, size)
         began = time.monotonic()
-        result = transcode(
+        cutting = cutting_of(run, sources, watch)
+        make = package if preset.ladder else partial(transcode, cutting=cutting)
+        result: Result | Package = make(
             paths,
             preset,
             run.scratch,
@@ -102,19 +107,17 @@ def handle(
                 on_start=run.on_child,
                 lost_child=run.lost_child,
             ),
-            cutting=cutting_of(run, sources, watch),
             on_plan=watch.begin,
             on_progress=watch.progress,
         )
-        if result.action is Action.ENCODE and result.probe.duration and result.share:
+        if result.action is Action.ENCODE and result.duration and result.share:
             took = time.monotonic() - began
-            run.observe("transcode_speed_ratio", result.probe.duration * result.share / took)
-        run.check()
-        artifact = store(run, result)
+            run.observe("transcode_speed_ratio", result.duration * result.share / took)
+        artifacts = [store(run, file) for file in result.files]
     beside = [source for source in everything if source.kind == SUBTITLE]
     return Finished(
-        [artifact, *subtitles.store(run, beside)],
-        fields={"duration": result.probe.duration or job.duration},
+        [*artifacts, *subtitles.store(run, beside)],
+        fields={"duration": result.duration or job.duration},
         gaps=subtitles.gaps(beside),
     )
 
@@ -135,7 +138,7 @@ class _Watch:
         self._size = size
         self._whole: int | None = None
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: Plan | LadderPlan) -> None:
         """Ask for the room that the result takes, where that can be told.
 
         Raises:
@@ -146,6 +149,10 @@ class _Watch:
             return
         if plan.action is Action.REMUX:
             self._whole = self._size
+        if isinstance(plan, LadderPlan) and plan.most_bytes is not None:
+            # Together they may be far larger than the source; its size tells nothing.
+            self._whole = plan.most_bytes
+            self._room.stored(plan.most_bytes)
         self._room.written(done=0, whole=self._whole)
 
     def join(self, segments: int) -> None:
@@ -188,19 +195,21 @@ def sources_of(job: Job) -> list[Source]:
     return [Source.from_json(source) for source in job.sources]
 
 
-def store(run: Run, result: Result) -> Artifact:
-    """Put the finished file under its final key, which no row points at yet."""
-    name = file_name(run.job.title, result.extension, fallback=f"sluice-{run.job.id}")
+def store(run: Run, made: MadeFile) -> Artifact:
+    """Put a finished file under its final key, which no row points at yet."""
+    run.check()
+    fallback = f"sluice-{run.job.id}"
+    name = made.name or file_name(run.job.title, made.extension, fallback=fallback)
     key = final_key(run.id, name)
-    digest, size = subtitles.sha256_of(result.path)
-    run.deps.storage.put(key, result.path)
+    digest, size = subtitles.sha256_of(made.path)
+    run.deps.storage.put(key, made.path)
     return Artifact(
         name=name,
-        kind=result.kind,
+        kind=made.kind,
         key=key,
         bytes=size,
         sha256=digest,
-        content_type=result.content_type,
+        content_type=made.content_type,
     )
 
 

@@ -124,12 +124,16 @@ class Job:
         return {"job": self.id, "stage": self.stage.value, "epoch": self.epoch}
 
 
+#: `Artifact.kind` of what names other files of the same job, by their names.
+PLAYLIST = "playlist"
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A finished file: the database row is the only pointer to its key."""
 
     name: str
-    #: `video`, `audio`, `image`, `subtitle` or `other`.
+    #: `video`, `audio`, `image`, `PLAYLIST`, `subtitle` or `other`.
     kind: str
     key: str
     bytes: int

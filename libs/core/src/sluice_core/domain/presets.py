@@ -37,6 +37,10 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _MAX_HEIGHT = 4320
 _MAX_CRF = 63
 _MAX_BITRATE = 512
+#: Of pictures, in kbit/s: beyond what 8K is streamed with.
+_MAX_VIDEO_BITRATE = 200_000
+#: Each one is an encoder that runs beside the others.
+MAX_RUNGS = 8
 
 _Table: TypeAlias = Mapping[str, object]
 
@@ -74,6 +78,14 @@ class AudioEncode:
 
 
 @dataclass(frozen=True, slots=True)
+class Rung:
+    """One size of a ladder: its shorter side in pixels, and its peak in kbit/s."""
+
+    height: int
+    max_bitrate: int
+
+
+@dataclass(frozen=True, slots=True)
 class Preset:
     """One thing that people can ask for; the fields are told in `presets.toml`."""
 
@@ -89,6 +101,8 @@ class Preset:
     fast_start: bool = False
     video: VideoEncode | None = None
     audio: AudioEncode | None = None
+    #: From the largest to the smallest; not empty: the result is an HLS package.
+    ladder: tuple[Rung, ...] = ()
 
     def accepts_video(self, codec: str) -> bool:
         """Whether pictures of this codec are good as they are."""
@@ -160,6 +174,7 @@ def _preset(name: str, table: _Table) -> Preset:
         fast_start=_flag(table, "fast_start"),
         video=_video(_as_table(table["video"])) if "video" in table else None,
         audio=_audio(_as_table(table["audio"])) if "audio" in table else None,
+        ladder=_ladder(table["ladder"]) if "ladder" in table else (),
     )
     _check(preset)
     return preset
@@ -182,6 +197,23 @@ def _check(preset: Preset) -> None:
             raise ValueError('video is needed unless video_codecs is ["*"]')
         if preset.max_height is not None:
             raise ValueError("max_height needs video, as larger pictures are encoded")
+    if preset.ladder:
+        _check_ladder(preset)
+
+
+def _check_ladder(preset: Preset) -> None:
+    """A ladder is H.264 and AAC in fragments of MP4: what every player of HLS takes."""
+    if preset.video is None or preset.video.encoder != "libx264":
+        raise ValueError("ladder needs video with encoder libx264")
+    if preset.audio is None or preset.audio.encoder != "aac":
+        raise ValueError("ladder needs audio with encoder aac")
+    if preset.containers != ("mp4",):
+        raise ValueError('containers must be ["mp4"] beside a ladder')
+    if preset.max_height is not None:
+        raise ValueError("max_height is told by the first rung of a ladder")
+    heights = [rung.height for rung in preset.ladder]
+    if heights != sorted(set(heights), reverse=True):
+        raise ValueError("ladder must go from the largest height to the smallest, each once")
 
 
 def _video(table: _Table) -> VideoEncode:
@@ -203,6 +235,27 @@ def _audio(table: _Table) -> AudioEncode:
         encoder=_one_of(table, "encoder", AUDIO_ENCODERS),
         bitrate=_number(table, "bitrate", 8, _MAX_BITRATE),
     )
+
+
+def _ladder(value: object) -> tuple[Rung, ...]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_RUNGS:
+        raise ValueError(f"ladder must be a list of 1 to {MAX_RUNGS} rungs")
+    return tuple(_rung(number, rung) for number, rung in enumerate(value, start=1))
+
+
+def _rung(number: int, value: object) -> Rung:
+    names = ["height", "max_bitrate"]
+    try:
+        table = _as_table(value)
+        _known(table, names)
+        _required(table, names)
+        return Rung(
+            # 4:2:0 has no odd sizes.
+            height=_even(table, "height", 16, _MAX_HEIGHT),
+            max_bitrate=_number(table, "max_bitrate", 32, _MAX_VIDEO_BITRATE),
+        )
+    except ValueError as exc:
+        raise ValueError(f"ladder, rung {number}: {exc}") from exc
 
 
 def _as_table(value: object) -> _Table:
@@ -249,6 +302,13 @@ def _number(table: _Table, name: str, low: int, high: int) -> int:
     # A bool is an int in Python, and never what is meant here.
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} must be a whole number from {low} to {high}")
+    return value
+
+
+def _even(table: _Table, name: str, low: int, high: int) -> int:
+    value = _number(table, name, low, high)
+    if value % 2:
+        raise ValueError(f"{name} must be even, not {value}")
     return value
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 import sqlalchemy as sa
 from flask import Response, jsonify, redirect, request
@@ -11,7 +14,8 @@ from flask_openapi3.models.tag import Tag
 from werkzeug.wrappers import Response as BaseResponse
 
 from sluice_api import models as m
-from sluice_api.caller import TICKET_LIFE, Caller, make_ticket, need
+from sluice_api import playlists
+from sluice_api.caller import TICKET_LIFE, Caller, make_ticket, need, ticket_maker
 from sluice_api.deps import Deps
 from sluice_api.prefix import of_request
 from sluice_api.problems import not_found
@@ -20,13 +24,13 @@ from sluice_api.stored import StoredFile
 from sluice_core.adapters.db import access, details
 from sluice_core.adapters.db.access import Scope
 from sluice_core.domain.disposition import attachment
-from sluice_core.domain.job import Artifact
+from sluice_core.domain.job import PLAYLIST, Artifact
 from sluice_core.domain.view import file_view, timestamp
 
 _TAG = Tag(name="files", description="What came of the jobs.")
 
 #: May be shown by a browser itself. Not SVG, which can carry scripts.
-_PLAYED = ("audio/", "video/", "image/")
+_PLAYED = ("audio/", "video/", "image/", "application/vnd.apple.mpegurl")
 _ACTIVE = ("image/svg+xml",)
 
 
@@ -39,10 +43,20 @@ def build(deps: Deps) -> APIBlueprint:
         responses={200: {"content": {"application/octet-stream": {}}}, 206: None, 416: None},
     )
     def fetch(path: m.FilePath, query: m.FileQuery) -> BaseResponse:
-        """With ranges and ETag; on some storages a redirect to where the file lies."""
+        """With ranges and ETag; on some storages a redirect to where the file lies.
+
+        A playlist comes from here in any case: its links lead to the files beside it. Asked for
+        with a ticket or `inline`, it has the same behind each of its links.
+        """
         caller = need(Scope.READ)
-        file = deps.database.read(lambda c: _find(c, caller, path))
+        files = deps.database.read(lambda c: _files(c, caller, path))
+        file = _named(files, path.name)
         inline = query.inline == "1" and _may_show(file.content_type)
+        if file.kind == PLAYLIST:
+            behind = _carried(deps, path.id, files, inline=inline)
+            if behind is not None and file.bytes <= playlists.MAX_BYTES:
+                return _serve_playlist(deps, file, behind, inline=inline)
+            return _serve(deps, file, inline=inline)
         link = deps.storage.presigned(
             file.key, name=file.name, content_type=file.content_type, seconds=TICKET_LIFE
         )
@@ -60,7 +74,7 @@ def build(deps: Deps) -> APIBlueprint:
         caller = need(Scope.READ)
 
         def work(connection: sa.Connection) -> tuple[Artifact, access.ApiKey | None]:
-            file = _find(connection, caller, path)
+            file = _named(_files(connection, caller, path), path.name)
             key_id = caller.api_key_id
             return file, access.get_open(connection, key_id) if key_id else None
 
@@ -75,16 +89,53 @@ def build(deps: Deps) -> APIBlueprint:
     return api
 
 
-def _find(connection: sa.Connection, caller: Caller, path: m.FilePath) -> Artifact:
+def _files(connection: sa.Connection, caller: Caller, path: m.FilePath) -> Mapping[str, Artifact]:
+    """All files of the job, by name."""
     visible(connection, caller, path.id)
-    for file in details.files_of(connection, [path.id]).get(path.id, ()):
-        if file.name == path.name:
-            return file
-    return not_found("The job has no such file.")
+    files = details.files_of(connection, [path.id]).get(path.id, ())
+    return {file.name: file for file in files}
+
+
+def _named(files: Mapping[str, Artifact], name: str) -> Artifact:
+    return files.get(name) or not_found("The job has no such file.")
 
 
 def _may_show(content_type: str) -> bool:
     return content_type.startswith(_PLAYED) and not content_type.startswith(_ACTIVE)
+
+
+def _carried(
+    deps: Deps, job_id: str, files: Container[str], *, inline: bool
+) -> Callable[[str], str] | None:
+    """What goes behind a playlist's links to files of the same job; None when nothing does."""
+    ticket = ticket_maker(deps)
+    if ticket is None and not inline:
+        return None
+
+    def query(name: str) -> str:
+        if name not in files:
+            return ""
+        words = {"inline": "1"} if inline else {}
+        if ticket is not None:
+            words["ticket"] = ticket(f"/v1/jobs/{job_id}/files/{name}")
+        return f"?{urlencode(words)}"
+
+    return query
+
+
+def _serve_playlist(
+    deps: Deps, file: Artifact, query: Callable[[str], str], *, inline: bool
+) -> Response:
+    """One whose links are written anew."""
+    stored = deps.threads.run(lambda: b"".join(deps.storage.read(file.key)))
+    if not stored:
+        not_found("The file is no longer stored.")
+    body = playlists.carry(stored.decode(), query).encode()
+    response = Response(body, content_type=file.content_type)
+    _head(response, file, inline=inline)
+    response.set_etag(hashlib.sha256(body).hexdigest())
+    response.make_conditional(request)
+    return response
 
 
 def _serve(deps: Deps, file: Artifact, *, inline: bool) -> Response:
@@ -93,13 +144,7 @@ def _serve(deps: Deps, file: Artifact, *, inline: bool) -> Response:
         not_found("The file is no longer stored.")
     body = StoredFile(deps.storage, file.key, deps.threads)
     response = Response(body, content_type=file.content_type, direct_passthrough=True)
-    disposition = attachment(file.name)
-    response.headers["Content-Disposition"] = (
-        disposition.replace("attachment", "inline", 1) if inline else disposition
-    )
-    # The file comes from a stranger: it must not become a page of ours.
-    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    response.headers["Cache-Control"] = "private, no-cache"
+    _head(response, file, inline=inline)
     response.set_etag(file.sha256)
     response.last_modified = datetime.fromtimestamp(int(stat.modified_at), UTC)
     response.content_length = stat.bytes
@@ -109,6 +154,16 @@ def _serve(deps: Deps, file: Artifact, *, inline: bool) -> Response:
         del environ["HTTP_RANGE"]
     response.make_conditional(environ, accept_ranges=True, complete_length=stat.bytes)
     return response
+
+
+def _head(response: Response, file: Artifact, *, inline: bool) -> None:
+    disposition = attachment(file.name)
+    response.headers["Content-Disposition"] = (
+        disposition.replace("attachment", "inline", 1) if inline else disposition
+    )
+    # The file comes from a stranger: it must not become a page of ours.
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response.headers["Cache-Control"] = "private, no-cache"
 
 
 def _is_multiple(ranges: str) -> bool:

@@ -1,5 +1,6 @@
 // One job on the page: built once, then changed in place, so that focus and clicks survive.
 
+import { at } from "./api.js";
 import * as words from "./format.js";
 
 export const ENDED = new Set(["SUCCESS", "PARTIAL", "FAILED", "CANCELED"]);
@@ -10,6 +11,10 @@ const MARKS = {
   SUCCESS: "done", PARTIAL: "part", FAILED: "fail", CANCELED: "stop",
 };
 const PLAYED = new Set(["video", "audio", "image"]);
+// The one playlist that names all others, and what a browser must know to play it.
+const MASTER = "master.m3u8";
+const PLAYLIST_TYPE = "application/vnd.apple.mpegurl";
+const playsPlaylists = () => document.createElement("video").canPlayType(PLAYLIST_TYPE) !== "";
 const SURE_FOR = 4000;
 
 export function make(tag, className, text) {
@@ -155,11 +160,18 @@ export class Card {
 
   fileActs(file, strong) {
     const acts = [];
-    if (PLAYED.has(file.kind)) {
+    if (this.plays(file)) {
       acts.push(button("play", `Play ${file.name}`, () => this.on.play(this.job, file), strong ? "icon strong" : "icon"));
     }
     acts.push(button("save", `Download ${file.name}`, (b) => this.run(b, () => this.on.save(file))));
     return acts;
+  }
+
+  // The files of a package are halves, pictures without sound: they play from the master playlist.
+  plays(file) {
+    const packaged = this.job.files.some((one) => one.kind === "playlist");
+    if (packaged) return file.name === MASTER && playsPlaylists();
+    return PLAYED.has(file.kind);
   }
 
   showFiles(job) {
@@ -167,12 +179,21 @@ export class Card {
     this.files = null;
     if (job.files.length < 2) return;
     this.files = make("ul", "files");
-    for (const file of job.files) {
+    for (const file of mastersFirst(job.files)) {
       const item = make("li");
-      item.append(make("span", "name", file.name), make("span", "quiet", words.bytes(file.bytes)), ...this.fileActs(file, false));
+      item.append(this.nameOfFile(file), make("span", "quiet", words.bytes(file.bytes)), ...this.fileActs(file, false));
       this.files.append(item);
     }
     this.element.append(this.files);
+  }
+
+  // A link to take away: players are given the address of the master playlist.
+  nameOfFile(file) {
+    if (file.kind !== "playlist" || file.name !== MASTER) return make("span", "name", file.name);
+    const link = make("a", "name", file.name);
+    link.href = at(file.url);
+    link.title = "Address for players of HLS";
+    return link;
   }
 
   showChildren(job) {
@@ -210,6 +231,9 @@ export class Card {
     }, SURE_FOR);
   }
 }
+
+const mastersFirst = (files) =>
+  [...files].sort((a, b) => Number(b.name === MASTER) - Number(a.name === MASTER));
 
 function sentence(text) {
   const first = text.charAt(0).toUpperCase() + text.slice(1);

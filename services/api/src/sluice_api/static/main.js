@@ -94,7 +94,7 @@ function report(links, results) {
 }
 
 async function play(job, file) {
-  const kind = { video: "video", audio: "audio", image: "img" }[file.kind];
+  const kind = { video: "video", audio: "audio", image: "img", playlist: "video" }[file.kind];
   try {
     const { url } = file;
     const media = document.createElement(kind);
