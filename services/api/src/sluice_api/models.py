@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from flask_openapi3.models import RawModel
@@ -56,7 +57,23 @@ Moment = Annotated[
 ]
 
 
-class StrictModel(BaseModel):
+class _KnownSchema(BaseModel):
+    """Headers and queries: the framework asks for their schema with each request."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As pydantic's; made once where nothing is asked of its form."""
+        if args or kwargs:
+            return super().model_json_schema(*args, **kwargs)
+        return _schema_of(cls)
+
+
+@cache
+def _schema_of(model: type[_KnownSchema]) -> dict[str, Any]:
+    return super(_KnownSchema, model).model_json_schema()
+
+
+class StrictModel(_KnownSchema):
     """What clients send: nothing unknown, nothing guessed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -122,7 +139,7 @@ class FileQuery(BaseModel):
     ticket: str | None = Field(None, max_length=512, description="Instead of a key, see `/link`.")
 
 
-class SubmitHeader(BaseModel):
+class SubmitHeader(_KnownSchema):
     model_config = ConfigDict(extra="ignore")
 
     idempotency_key: str | None = Field(
@@ -152,7 +169,7 @@ class ListQuery(StrictModel):
     limit: int = Field(PAGE, ge=1, le=MAX_PAGE)
 
 
-class EventsQuery(BaseModel):
+class EventsQuery(_KnownSchema):
     ids: str | None = Field(
         None,
         max_length=27 * 500,

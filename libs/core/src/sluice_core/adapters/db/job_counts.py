@@ -6,6 +6,8 @@ scheduler folds them into one row for each state, so that there is never much to
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import job_changes, job_counts
@@ -16,8 +18,7 @@ from sluice_core.domain.states import ACTIVE, Status
 BATCH = 10_000
 
 
-def read(connection: sa.Connection) -> dict[Status, int]:
-    """Every state with its number of jobs, deleted ones not counted, at one moment."""
+def _sums() -> sa.Select[Any]:
     # One statement sees one state of both tables.
     both = sa.union_all(
         sa.select(job_counts.c.status, job_counts.c.count.label("n")),
@@ -25,8 +26,16 @@ def read(connection: sa.Connection) -> dict[Status, int]:
             job_changes.c.status
         ),
     ).subquery()
-    query = sa.select(both.c.status, sa.func.sum(both.c.n)).group_by(both.c.status)
-    found = {status: int(count) for status, count in connection.execute(query)}
+    return sa.select(both.c.status, sa.func.sum(both.c.n)).group_by(both.c.status)
+
+
+#: Made once: each submit asks it, and making it takes as long as asking.
+_SUMS = _sums()
+
+
+def read(connection: sa.Connection) -> dict[Status, int]:
+    """Every state with its number of jobs, deleted ones not counted, at one moment."""
+    found = {status: int(count) for status, count in connection.execute(_SUMS)}
     return {status: found.get(status.value, 0) for status in Status}
 
 
