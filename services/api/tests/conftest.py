@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from flask import Flask
 from flask.testing import FlaskClient
 
+from sluice_api import deps as deps_module
 from sluice_api.app import EXTENSION, create_app
 from sluice_api.deps import Deps
 from sluice_core.adapters import settings
@@ -33,6 +34,14 @@ class Shared:
 
     client: FlaskClient
     engine: sa.Engine
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_reads() -> Iterator[None]:
+    """Nothing is patched in this process: a read of the stream stops everybody while it waits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deps_module, "STREAM_BLOCK", 0.05)
+        yield
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

@@ -41,6 +41,8 @@ class Feed:
         last = "$"
         failures = 0
         while wanted():
+            # Where Redis always has something, nobody else would have a turn.
+            gevent.sleep(0)
             try:
                 for entry_id, fields in self._read(last):
                     last = entry_id
