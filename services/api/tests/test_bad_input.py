@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from sluice_api import bodies
 from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.db.schema import jobs, outbox
 
@@ -197,3 +200,26 @@ def test_what_is_no_id_is_told_in_words(client):
         answer = client.get(path)
         assert answer.status_code == 422
         assert "this is no id" in answer.get_json()["detail"]
+
+
+def test_a_client_that_falls_silent_in_its_body_is_not_waited_for(client, monkeypatch):
+    monkeypatch.setattr(bodies, "SILENCE", 0.1)
+    near, far = socket.socketpair()
+    # Were the timeout not set, this would end the wait, with another answer.
+    timer = threading.Timer(5, far.close)
+    with near, far, near.makefile("rb", buffering=0) as body:
+        far.sendall(b'{"url"')
+        timer.start()
+        answer = client.post(
+            "/v1/jobs",
+            content_type="application/json",
+            environ_overrides={
+                "wsgi.input": body,
+                "CONTENT_LENGTH": "500",
+                "gunicorn.socket": near,
+            },
+        )
+        assert timer.is_alive()
+        timer.cancel()
+        assert answer.status_code == 400
+        assert near.gettimeout() is None

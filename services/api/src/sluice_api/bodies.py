@@ -10,11 +10,27 @@ from flask import Request
 
 from sluice_api.problems import Code, ProblemError
 
+#: Seconds without a byte after which the rest of a body is not waited for.
+SILENCE = 30.0
+
 _JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
 class ApiRequest(Request):
     """A request whose JSON is read by our own rules, whoever asks for it."""
+
+    def get_data(self, *args: Any, **options: Any) -> Any:
+        """The body; a client that falls silent in it is answered 400 and holds nothing for ever."""
+        # Only while reading: whoever plays a file may stop taking it for as long as they like.
+        connection = self.environ.get("gunicorn.socket")
+        if connection is None:
+            return super().get_data(*args, **options)
+        usual = connection.gettimeout()
+        connection.settimeout(SILENCE)
+        try:
+            return super().get_data(*args, **options)
+        finally:
+            connection.settimeout(usual)
 
     def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:  # noqa: FBT001, FBT002  # Flask's signature
         """The decoded body; never quiet about a broken one, unlike its parent."""
