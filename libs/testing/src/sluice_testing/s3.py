@@ -131,6 +131,8 @@ def _weed_command(folder: Path, port: int) -> list[str]:
         "s3.port": port,
         **numbers,
         **grpc,
+        # Each bucket takes some; by itself it would allow as many as fit the disk when they are full.
+        "volume.max": 10_000,
         "admin.port.grpc": free_port(),
         "filer.localSocket": folder / "filer.sock",
         "s3.localSocket": folder / "s3.sock",
