@@ -131,7 +131,7 @@ def _weed_command(folder: Path, port: int) -> list[str]:
         "s3.port": port,
         **numbers,
         **grpc,
-        # Each bucket takes some; by itself it would allow as many as fit the disk when they are full.
+        # Each bucket takes some; by itself it allows as many as would fit the disk if full.
         "volume.max": 10_000,
         "admin.port.grpc": free_port(),
         "filer.localSocket": folder / "filer.sock",
