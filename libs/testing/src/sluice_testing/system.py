@@ -239,7 +239,7 @@ class System:
         if url:
             client = redis.Redis.from_url(url.rpartition("/")[0] + f"/{database}")
         else:
-            socket = next(self.data.rglob("*.sock"))
+            socket = next((self.data / "run").glob("*.sock"))
             client = redis.Redis(unix_socket_path=str(socket), db=database)
         with client:
             yield client
