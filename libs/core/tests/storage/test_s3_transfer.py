@@ -125,20 +125,26 @@ def test_a_read_that_breaks_for_ever_is_an_error(moto_server: S3Server, tmp_path
     assert len(AlwaysHalf.seen) <= 8
 
 
+@pytest.mark.parametrize(
+    ("said", "code"), [("InternalError", "storage_error"), ("InsufficientStorage", "disk_full")]
+)
 def test_a_failed_upload_is_aborted_and_leaves_no_key(
-    moto_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moto_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: str
 ) -> None:
     storage = moto_server.new_storage()
     client = storage._client
     (tmp_path / "f").write_bytes(b"x" * (PART + 1))
 
     def refuse(**_kwargs: object) -> None:
-        raise client.exceptions.ClientError({"Error": {"Code": "InternalError"}}, "UploadPart")
+        raise client.exceptions.ClientError({"Error": {"Code": said}}, "UploadPart")
 
     monkeypatch.setattr(client, "upload_part", refuse)
     with pytest.raises(SluiceError) as caught:
         storage.put("files/f", tmp_path / "f")
-    assert caught.value.code == "storage_error"
+    assert caught.value.code == code
+    # It is shown to people: no path of this machine.
+    assert said in caught.value.message
+    assert str(tmp_path) not in caught.value.message
     assert storage.stat("files/f") is None
     assert "Uploads" not in client.list_multipart_uploads(Bucket=storage._bucket)
 

@@ -259,18 +259,19 @@ def mapped() -> Iterator[None]:
     """Turns what boto3 raises into ours."""
     try:
         yield
-    except ClientError as exc:
-        code = "disk_full" if _code(exc) in _FULL else "storage_error"
-        raise SluiceError(f"storage: {_one_line(exc)}", code=code) from exc
-    except (BotoCoreError, Boto3Error) as exc:
-        raise SluiceError(f"storage: {_one_line(exc)}", code="storage_error") from exc
+    except (ClientError, BotoCoreError, Boto3Error) as exc:
+        # What a transfer raises names files of this machine; what the server said stands behind it.
+        said = exc.__context__ if isinstance(exc, Boto3Error) and exc.__context__ else exc
+        full = isinstance(said, ClientError) and _code(said) in _FULL
+        code = "disk_full" if full else "storage_error"
+        raise SluiceError(f"storage: {_one_line(said)}", code=code) from exc
 
 
 def _code(exc: ClientError) -> str:
     return str(exc.response.get("Error", {}).get("Code", ""))
 
 
-def _one_line(exc: Exception) -> str:
+def _one_line(exc: BaseException) -> str:
     return " ".join(str(exc).split()).rstrip(".")
 
 
