@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice_core.domain.names import MAX_BYTES, file_name, safe_stem
+from sluice_core.domain.names import MAX_BYTES, MAX_TITLE, file_name, plain_title, safe_stem
 
 PLAIN = {"ext": "mp4", "fallback": "fallback"}
 
@@ -53,3 +53,20 @@ def test_any_title_gives_one_harmless_name(title):
     assert not name.startswith((".", "-", " "))
     assert all(unicodedata.category(c) != "Cc" for c in name)
     assert safe_stem(name, "x")
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        (None, None),
+        (7, "7"),
+        ("Ein Film 猫 🎬 שלום", "Ein Film 猫 🎬 שלום"),
+        ("a\x01\x1b[31m red\x9bd\x7f", "a  [31m red d "),
+        ("  two\n lines\t", "  two\n lines\t"),
+        ("", None),
+        ("x" * 5_000, "x" * MAX_TITLE),
+        ("\ud800 half", "  half"),
+    ],
+)
+def test_a_title_is_nothing_that_a_terminal_obeys(title, shown):
+    assert plain_title(title) == shown

@@ -1,4 +1,4 @@
-"""File names from titles of strangers: data, never paths."""
+"""Titles of strangers, and file names made of them: data, never paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from collections.abc import Container
 #: Bytes of a name in UTF-8, extension included: filesystems allow 255, and a browser or a copy
 #: adds " (2)" or ".part".
 MAX_BYTES = 200
+#: Characters of a title: more than any site shows.
+MAX_TITLE = 1_000
 
+#: Control characters but for white space, and halves of characters, which no UTF-8 can hold.
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 #: What some filesystem refuses, shells trip over, or a terminal obeys.
 _BAD = re.compile(r'[<>:"/\\|?*]+')
 _SPACES = re.compile(r"\s+")
@@ -18,6 +22,18 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?"
 #: Control and format characters: newlines, escape sequences, bidirectional overrides.
 #: Joiners stay: emoji and several scripts are spelled with them.
 _JOINERS = "\u200c\u200d"
+
+
+def plain_title(title: object) -> str | None:
+    """A title as the site has it, but for what a terminal would obey.
+
+    Args:
+        title: what a site gave, of any type; cut to `MAX_TITLE` characters; None if empty.
+
+    """
+    if title is None:
+        return None
+    return _CONTROLS.sub(" ", str(title)[:MAX_TITLE]) or None
 
 
 def safe_stem(title: str | None, fallback: str) -> str:

@@ -79,7 +79,7 @@ TYPES = [
     (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
     (OSError(errno.EFBIG, "File too large"), "too_large"),
     (OSError(errno.EROFS, "Read-only file system"), "storage_error"),
-    (MemoryError(), "internal"),
+    (MemoryError(), "too_large"),
     (BlockedAddressError("10.0.0.1 port 80"), "blocked_address"),
     (TransportError(cause=BlockedAddressError("10.0.0.1 port 80")), "blocked_address"),
     (SluiceError(code="too_large"), "too_large"),

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus, urlsplit
 
+from sluice_core.domain.names import plain_title
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,7 +49,7 @@ def entry_event(entry: Mapping[str, Any], index: int, page: str) -> dict[str, An
         "event": "entry",
         "index": index,
         "id": _text(entry.get("id")),
-        "title": _text(entry.get("title")),
+        "title": plain_title(entry.get("title")),
         "duration": entry.get("duration"),
         "thumbnail": entry.get("thumbnail"),
         "url": link or page,
@@ -96,7 +98,7 @@ def slim(info: Mapping[str, Any], *, item: int | None) -> dict[str, Any]:
     media = {name: info.get(name) for name in _MEDIA_FIELDS}
     return {
         **media,
-        "title": _text(info.get("title")),
+        "title": plain_title(info.get("title")),
         "item": item,
         "formats": [_slim_format(fmt, info) for fmt in chosen],
         "subtitles": info.get("requested_subtitles") or {},

@@ -259,7 +259,8 @@ def _from_type(part: BaseException) -> SluiceError | None:  # noqa: PLR0911  # a
     if isinstance(part, (NoSupportingHandlers, UnsupportedRequest)):
         return SluiceError(code="unsupported_url")
     if isinstance(part, MemoryError):
-        return SluiceError("the child process ran out of memory", code="internal")
+        # A page without end, or one that unpacks to gigabytes: no next try would fare better.
+        return SluiceError("what the site sent does not fit into memory", code="too_large")
     if isinstance(part, OSError) and part.errno in _BY_ERRNO:
         return SluiceError(code=_BY_ERRNO[part.errno])
     return None

@@ -12,6 +12,7 @@ from sluice_core.adapters.ytdlp.items import Items
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params
 from sluice_core.adapters.ytdlp.ydl import Downloader
 from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.names import plain_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -105,7 +106,8 @@ def _collection(ydl: Downloader, found: Info, request: Info, emit: Emit) -> None
         emit(media_event(describe_media(ydl, first_two[0], item=1)))
         return
     page = found.get("webpage_url") or request["url"]
-    emit({"event": "collection", "title": found.get("title"), "url": page, "id": found.get("id")})
+    title = plain_title(found.get("title"))
+    emit({"event": "collection", "title": title, "url": page, "id": found.get("id")})
     _emit_entries(_again(first_two, entries), request, page, emit)
 
 
