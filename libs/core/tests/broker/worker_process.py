@@ -43,8 +43,9 @@ def main(url: str, actor_name: str, seconds: float, clock_ahead: float) -> None:
         drain_event=drain_event,
     )
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    worker.start()
+    # Before the start: what waits already begins at once.
     say("boot")
+    worker.start()
     ended.wait(120)
     worker.drain(10)
     worker.stop()
