@@ -40,7 +40,7 @@ sync: $(STAMP) ## Install everything that the commands need
 	@:
 
 test: $(STAMP) ## Run every test that this machine allows
-	@$(BIN)/pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, imports, Dockerfiles, dashboards, alert rules, chart, lock file
 	$(BIN)/ruff format --check .
