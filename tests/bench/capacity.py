@@ -35,7 +35,7 @@ SUBMITS = 3_000
 #: Links of one batch, the most there may be.
 BATCH = 10_000
 #: Writes of progress in one job: some seconds of download and of encoding.
-WRITES = 10
+WRITES = 9
 #: At once.
 CLIENTS = 4
 

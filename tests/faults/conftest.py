@@ -21,3 +21,14 @@ def site(world: SampleSite) -> Iterator[SampleSite]:
     world.reset()
     yield world
     world.reset()
+
+
+@pytest.fixture
+def shared(env, postgres_url, weed_server, redis_url):
+    """Settings of machines that share nothing but the three stores."""
+    return {
+        **env,
+        "SLUICE_DATABASE_URL": postgres_url,
+        "SLUICE_STORAGE_URL": weed_server.new_bucket(),
+        "SLUICE_REDIS_URL": redis_url,
+    }

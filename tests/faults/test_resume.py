@@ -233,17 +233,6 @@ def sha256(url):
 HUGE = f"/big/{100 * MIB}.mp4"
 
 
-@pytest.fixture
-def shared(env, postgres_url, weed_server, redis_url):
-    """Settings of machines that share nothing but the three stores."""
-    return {
-        **env,
-        "SLUICE_DATABASE_URL": postgres_url,
-        "SLUICE_STORAGE_URL": weed_server.new_bucket(),
-        "SLUICE_REDIS_URL": redis_url,
-    }
-
-
 def lose(system):
     system.kill_all()
 

@@ -122,17 +122,6 @@ def test_a_cancel_in_the_middle_leaves_nothing(tmp_path, site, env):
         assert begun(tmp_path) == 3
 
 
-@pytest.fixture
-def shared(env, postgres_url, weed_server, redis_url):
-    """Settings of machines that share nothing but the three stores."""
-    return {
-        **env,
-        "SLUICE_DATABASE_URL": postgres_url,
-        "SLUICE_STORAGE_URL": weed_server.new_bucket(),
-        "SLUICE_REDIS_URL": redis_url,
-    }
-
-
 def test_another_machine_goes_on_at_the_first_segment_that_is_not_done(tmp_path, site, shared):
     storage = open_storage(shared["SLUICE_STORAGE_URL"])
     first = System(tmp_path / "first", {**shared, **third("stop")})

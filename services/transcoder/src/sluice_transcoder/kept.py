@@ -10,7 +10,6 @@ used without a look at whether its writer is gone. A run adds to its own epoch o
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ import structlog
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.paths import RunId, segments_prefix, work_prefix
 from sluice_core.runtime.pieces import Owner
+from sluice_transcoder.digest import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,14 +89,15 @@ class Shelf:
             log.warning("segment_unusable", key=kept.key)
             return None
         path = stack.enter_context(self.storage.local(kept.key, self.scratch))
-        if _sha256(path) != kept.sha256:
+        if sha256_of(path) != (kept.sha256, kept.bytes):
             log.warning("segment_unusable", key=kept.key)
             return None
         return path
 
     def keep(self, fingerprint: str, number: int, path: Path) -> bool:
         """Store a finished segment; False when the storage refuses, which ends no encode."""
-        name = f"{number:05d}-{path.stat().st_size}-{_sha256(path)}.mp4"
+        digest, size = sha256_of(path)
+        name = f"{number:05d}-{size}-{digest}.mp4"
         try:
             self.storage.put(f"{segments_prefix(self.run)}{fingerprint}/{name}", path)
             if self.owner() is Owner.NOBODY:
@@ -110,8 +111,3 @@ class Shelf:
     def _remove_own(self) -> None:
         for key in list(self.storage.keys(segments_prefix(self.run))):
             self.storage.delete(key)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

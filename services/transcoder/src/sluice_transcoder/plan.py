@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: What every player of H.264 takes.
 _PLAIN_FORMATS = ("", "yuv420p", "yuvj420p")
 
-STEREO = 2
+_STEREO = 2
 
 
 class Action(StrEnum):
@@ -245,13 +245,18 @@ def _plan_audio(found: Found, preset: Preset, container: Container) -> AudioPlan
     copies = preset.accepts_audio(stream.codec) and container.holds(audio=stream.codec)
     if encode is None or copies:
         return AudioPlan(source=found.source, stream=stream.index, codec=stream.codec)
+    return encoded_audio(found, encode)
+
+
+def encoded_audio(found: Found, encode: AudioEncode) -> AudioPlan:
+    """A track that is encoded, whatever it was."""
     return AudioPlan(
         source=found.source,
-        stream=stream.index,
+        stream=found.stream.index,
         codec=encode.codec,
         encode=encode,
         # Encoders refuse some layouts of many channels; stereo plays everywhere.
-        channels=STEREO if stream.channels > STEREO else None,
+        channels=_STEREO if found.stream.channels > _STEREO else None,
     )
 
 

@@ -116,7 +116,7 @@ class WholeProgress:
     def kept(self, frames: int, size: int) -> None:
         """A segment is there already."""
         self._kept += frames
-        self._add(frames, size)
+        self.ended(frames, size)
         self.tell(0, 0)
 
     def segment(self, frames: int, *, on_first: Callable[[], None]) -> SegmentProgress:
@@ -126,10 +126,7 @@ class WholeProgress:
         return SegmentProgress(self, frames, on_first)
 
     def ended(self, frames: int, size: int) -> None:
-        """A segment is encoded."""
-        self._add(frames, size)
-
-    def _add(self, frames: int, size: int) -> None:
+        """A segment is done, now or by an earlier run."""
         self._done += frames
         self._bytes += size
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from sluice_core.domain.job import Artifact
 from sluice_core.domain.names import file_name
 from sluice_core.domain.paths import final_key
 from sluice_core.domain.plan import SUBTITLE, Source
 from sluice_core.runtime.run import Run
+from sluice_transcoder.digest import sha256_of
 
 #: Forms that are told by name; a site's own word becomes no extension.
 _TYPES = {
@@ -52,10 +51,3 @@ def gaps(sources: Sequence[Source]) -> str:
     """Words for those that could not be fetched; empty when there are none."""
     words = [f"{source.format_id} ({source.missing})" for source in sources if source.missing]
     return f"subtitles are missing: {', '.join(words)}" if words else ""
-
-
-def sha256_of(path: Path) -> tuple[str, int]:
-    """Hex digest and bytes of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-        return digest.hexdigest(), file.tell()

@@ -126,9 +126,7 @@ def transcode(
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
 
     """
-    probes = [probe(source, ffprobe=tools.ffprobe, place=place) for source in sources]
-    for found in probes:
-        check_source(found)
+    probes = probe_sources(sources, tools, place)
     plan = make_plan(probes, preset, tone_map=tools.tone_map)
     on_plan(plan)
     share = 1.0
@@ -154,6 +152,14 @@ def transcode(
     return replace(_result(out_dir / name, result, plan), share=share)
 
 
+def probe_sources(sources: Sequence[Path], tools: Tools, place: Workplace) -> list[Probe]:
+    """What is in them; raises as `children.probe`, and `check_source` for one that is not whole."""
+    probes = [probe(source, ffprobe=tools.ffprobe, place=place) for source in sources]
+    for found in probes:
+        check_source(found)
+    return probes
+
+
 def _make(
     job: Job,
     part: Path,
@@ -166,7 +172,7 @@ def _make(
         if joined is not None:
             return joined.probe, joined.share
     argv = build_command(job.plan, job.sources, part, ffmpeg=job.tools.ffmpeg, threads=job.threads)
-    written = _convert(argv, job.plan.duration, part, job.place, on_progress)
+    written = convert_told(argv, job.plan.duration, part, job.place, on_progress)
     result = probe(part, ffprobe=job.tools.ffprobe, place=job.place)
     check_result(result, job.plan, written=written)
     return result, 1.0
@@ -192,14 +198,19 @@ def _result(path: Path, found: Probe, plan: Plan) -> Result:
     )
 
 
-def _convert(
+def convert_told(
     argv: Sequence[str],
     duration: float | None,
     part: Path,
     place: Workplace,
     on_progress: Callable[[EncodeProgress], None],
+    *,
+    marker: Callable[[], object] = lambda: None,
 ) -> float:
-    """Run ffmpeg; how many seconds of media it says to have written."""
+    """Run ffmpeg and tell how far it is; how many seconds of media it says to have written.
+
+    `marker` changes when there is progress that the seconds do not show. Raises as `convert`.
+    """
     reader = ProgressReader(duration)
 
     def on_line(line: str) -> None:
@@ -211,7 +222,7 @@ def _convert(
         argv,
         output=part,
         on_line=on_line,
-        marker=lambda: reader.seconds,
+        marker=lambda: (reader.seconds, marker()),
         place=place,
     )
     return reader.seconds

@@ -26,6 +26,7 @@ from sluice_core.runtime.run import Finished, Run
 from sluice_core.runtime.stage import Handler
 from sluice_transcoder import subtitles
 from sluice_transcoder.children import Workplace
+from sluice_transcoder.digest import sha256_of
 from sluice_transcoder.hls.ladder import LadderPlan
 from sluice_transcoder.hls.package import Package, package
 from sluice_transcoder.kept import Shelf
@@ -201,7 +202,7 @@ def store(run: Run, made: MadeFile) -> Artifact:
     fallback = f"sluice-{run.job.id}"
     name = made.name or file_name(run.job.title, made.extension, fallback=fallback)
     key = final_key(run.id, name)
-    digest, size = subtitles.sha256_of(made.path)
+    digest, size = sha256_of(made.path)
     run.deps.storage.put(key, made.path)
     return Artifact(
         name=name,

@@ -320,7 +320,7 @@ def test_a_broken_package_is_refused(
     out: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from sluice_transcoder.hls import package as module  # noqa: PLC0415  # what is patched
+    from sluice_transcoder import transcode as module  # noqa: PLC0415  # what is patched
 
     good = module.convert
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sluice_transcoder.command import source_words
 from sluice_transcoder.hls.ladder import AUDIO_NAME
-from sluice_transcoder.probe import file_url, input_guard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +35,7 @@ def build_package_command(
 
     """
     limit = ("-threads", str(threads))
-    inputs = [
-        word for source in sources for word in (*input_guard(), *limit, "-i", file_url(source))
-    ]
+    inputs = [word for source in sources for word in source_words(source, threads=threads)]
     return [
         str(ffmpeg),
         *("-hide_banner", "-nostdin", "-y", "-v", "error"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.presets import AudioEncode, Preset, Rung, VideoEncode
 from sluice_transcoder.plan import (
-    STEREO,
     Action,
     AudioPlan,
     Found,
@@ -17,6 +16,7 @@ from sluice_transcoder.plan import (
     best_audio,
     best_video,
     duration_of,
+    encoded_audio,
     sized,
     target_size,
     whole_frames,
@@ -163,13 +163,7 @@ def _sound(found: Found, preset: Preset) -> Sound:
     encode = preset.audio
     if encode is None:
         raise SluiceError(f"preset {preset.name} has a ladder and no audio")
-    track = AudioPlan(
-        source=found.source,
-        stream=found.stream.index,
-        codec=encode.codec,
-        encode=encode,
-        channels=STEREO if found.stream.channels > STEREO else None,
-    )
+    track = encoded_audio(found, encode)
     return Sound(track=track, encode=encode, seconds=_seconds(found))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice_core.domain.job import PLAYLIST
-from sluice_transcoder.children import Workplace, convert, probe
+from sluice_transcoder.children import Workplace, probe
 from sluice_transcoder.hls.command import build_package_command
 from sluice_transcoder.hls.ladder import AUDIO_NAME, LadderPlan, plan_ladder
 from sluice_transcoder.hls.playlist import (
@@ -21,9 +21,14 @@ from sluice_transcoder.hls.playlist import (
 )
 from sluice_transcoder.hls.verify import check_master, check_renditions
 from sluice_transcoder.plan import Action
-from sluice_transcoder.progress import EncodeProgress, ProgressReader
-from sluice_transcoder.transcode import MadeFile, storage_errors, sync
-from sluice_transcoder.verify import check_source
+from sluice_transcoder.progress import EncodeProgress
+from sluice_transcoder.transcode import (
+    MadeFile,
+    convert_told,
+    probe_sources,
+    storage_errors,
+    sync,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,14 +71,20 @@ def package(
     Nothing stands under that name before it is whole, checked and synced; what a failed run wrote
     is deleted.
     """
-    probes = [probe(source, ffprobe=tools.ffprobe, place=place) for source in sources]
-    for found in probes:
-        check_source(found)
+    probes = probe_sources(sources, tools, place)
     plan = plan_ladder(probes, preset, tone_map=tools.tone_map)
     on_plan(plan)
     with _temporary(place.scratch / _PART) as part:
         argv = build_package_command(plan, sources, _PART, ffmpeg=tools.ffmpeg, threads=threads)
-        written = _convert(argv, plan, part, place, on_progress)
+        written = convert_told(
+            argv,
+            plan.duration,
+            part,
+            place,
+            # Of several files ffmpeg does not tell the size.
+            lambda told: on_progress(replace(told, bytes=_size(part))),
+            marker=lambda: _size(part),
+        )
         made = {
             name: probe(part / f"{name}.mp4", ffprobe=tools.ffprobe, place=place)
             for name in plan.names
@@ -90,32 +101,6 @@ def package(
         duration=max(found.seconds for found in media.values()),
         action=plan.action,
     )
-
-
-def _convert(
-    argv: Sequence[str],
-    plan: LadderPlan,
-    part: Path,
-    place: Workplace,
-    on_progress: Callable[[EncodeProgress], None],
-) -> float:
-    """Run ffmpeg; how many seconds of media it says to have written."""
-    reader = ProgressReader(plan.duration)
-
-    def on_line(line: str) -> None:
-        progress = reader.feed(line)
-        if progress is not None:
-            # Of several files ffmpeg does not tell the size.
-            on_progress(replace(progress, bytes=_size(part)))
-
-    convert(
-        argv,
-        output=part,
-        on_line=on_line,
-        marker=lambda: (reader.seconds, _size(part)),
-        place=place,
-    )
-    return reader.seconds
 
 
 def _master(part: Path, media: Mapping[str, Media], made: Mapping[str, Probe]) -> str:
