@@ -205,6 +205,58 @@ class TestAudit:
             ("job.retry", job["id"]),
         ]
 
+    def test_what_an_operator_does_to_schedules(
+        self, make_app: Callable[..., Flask], make_key: MakeKey
+    ) -> None:
+        client = make_app(SLUICE_API_KEYS_REQUIRED="true").test_client()
+        boss, other = make_key(Scope.OPERATE), make_key(Scope.SUBMIT, Scope.READ)
+        nightly = {"name": "nightly", "cron": "30 2 * * *", "job": LINK}
+
+        def steer(kind: str, body: dict[str, Any], headers: dict[str, str]) -> str:
+            made: dict[str, Any] = client.post(f"/v1/{kind}", json=body, headers=headers).get_json()
+            link = f"/v1/{kind}/{made['id']}"
+            change = {"every_seconds": 90, "enabled": True}
+            for answer in (
+                client.patch(link, json=change, headers=headers),
+                client.patch(link, json={"cron": "nonsense"}, headers=headers),
+                client.post(f"/v1/schedules/{made['id']}/run", headers=headers),
+                client.delete(link, headers=headers),
+                client.delete(link, headers=headers),
+            ):
+                assert answer.status_code in (200, 202, 404, 422), answer.get_json()
+            return str(made["id"])
+
+        # Their own: nobody may push what operators did out of the trail.
+        steer("schedules", nightly, other)
+        assert client.get("/v1/audit", headers=boss).get_json()["entries"] == []
+        schedule = steer("schedules", nightly, boss)
+        subscription = steer("subscriptions", LINK, boss)
+        entries = client.get("/v1/audit", headers=boss).get_json()["entries"]
+        # Refused ones, and what is gone already, leave nothing.
+        assert [(e["action"], e["target"]) for e in reversed(entries)] == [
+            (f"{kind}.{what}", target)
+            for kind, target in (("schedule", schedule), ("subscription", subscription))
+            for what in ("create", "change", "run", "delete")
+        ]
+        assert {e["actor"] for e in entries} == {"test"}
+        asked = [e["detail"].get("asked") for e in entries if e["action"] == "schedule.change"]
+        assert asked == [{"every_seconds": 90, "enabled": True}]
+        assert [e["detail"]["name"] for e in entries[4:]] == ["nightly"] * 4
+        assert (
+            client.get("/v1/audit?action=schedule", headers=boss).get_json()["entries"]
+            == (entries[4:])
+        )
+
+    @on_sqlite
+    def test_of_a_changed_job_the_trail_keeps_no_link(self, client: FlaskClient) -> None:
+        body = {"name": "n", "every_seconds": 60, "job": LINK}
+        made = client.post("/v1/schedules", json=body).get_json()
+        secret = {"url": "https://media.example/?token=hush"}
+        assert client.patch(f"/v1/schedules/{made['id']}", json={"job": secret}).status_code == 200
+        entries = client.get("/v1/audit").get_json()["entries"]
+        assert entries[0]["detail"] == {"name": "n", "asked": {"job": "changed"}}
+        assert "hush" not in json.dumps(entries)
+
 
 @on_sqlite
 def test_stats_tell_who_leads_and_operators_the_settings_without_secrets(

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sluice_api.caller import Caller
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
-from sluice_api.steering import note
+from sluice_api.steering import note_operator
 from sluice_core.adapters.db import audit
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.job import Job
@@ -125,6 +125,6 @@ def _noted(
     entry: str | None,
 ) -> tuple[Page, str | None]:
     """The first page that does anything leaves the trail, in its own transaction."""
-    if entry is None and page.done and caller.sees_all:
-        entry = note(connection, caller, action, now=deps.clock(), filter=given)
+    if entry is None and page.done:
+        entry = note_operator(connection, caller, action, now=deps.clock(), filter=given)
     return page, entry

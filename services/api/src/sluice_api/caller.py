@@ -38,6 +38,8 @@ class Caller:
     scopes: frozenset[Scope] = field(default_factory=lambda: frozenset(Scope))
     #: Of the key, for the audit trail.
     name: str = ANYBODY_NAME
+    #: Jobs that it may have under way; 0 is no limit.
+    max_active_jobs: int = 0
 
     @property
     def sees_all(self) -> bool:
@@ -48,9 +50,6 @@ class Caller:
     def only_key(self) -> str | None:
         """The key whose jobs alone are visible; None for all."""
         return None if self.sees_all else self.api_key_id
-
-    #: Jobs that it may have under way; 0 is no limit.
-    max_active_jobs: int = 0
 
     def may_see(self, api_key_id: str | None) -> bool:
         return self.sees_all or api_key_id == self.api_key_id

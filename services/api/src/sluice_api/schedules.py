@@ -15,6 +15,7 @@ from sluice_api.models import JobRequest
 from sluice_api.prefix import of_request
 from sluice_api.problems import Code, ProblemError, invalid, not_found
 from sluice_api.schedule_models import TriggerRequest
+from sluice_api.steering import note_operator
 from sluice_api.submit import check
 from sluice_core.adapters.cron import ScheduleError, in_zone, next_after, upcoming
 from sluice_core.adapters.db import schedules
@@ -142,6 +143,37 @@ def change(
     if changed is None:
         _name_taken(values.get("name", old.name))
     return changed
+
+
+def note(
+    connection: sa.Connection,
+    caller: Caller,
+    what: str,
+    schedule: Schedule,
+    *,
+    now: float,
+    body: TriggerRequest | None = None,
+) -> None:
+    """Leave a trail of what an operator does to a schedule, in the transaction that does it.
+
+    Args:
+        connection: to write with.
+        caller: who does it; only operators leave a trail.
+        what: `create`, `change`, `run` or `delete`.
+        schedule: as it was, or as it was made.
+        now: Unix seconds.
+        body: of a change, for what was asked; of a job only that there was one, since its link and
+            its callback may hold secrets and the trail outlives the schedule.
+
+    """
+    of = Kind.SUBSCRIPTION if schedule.kind is Kind.SUBSCRIPTION else "schedule"
+    asked: dict[str, Any] = {}
+    if body is not None:
+        asked = body.model_dump(mode="json", exclude_none=True)
+        if "job" in asked:
+            asked["job"] = "changed"
+    detail = {"name": schedule.name} | ({"asked": asked} if asked else {})
+    note_operator(connection, caller, f"{of}.{what}", now=now, target=schedule.id, **detail)
 
 
 def _name_taken(name: str) -> NoReturn:

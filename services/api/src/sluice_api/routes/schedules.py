@@ -84,7 +84,9 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         )
 
         def work(connection: sa.Connection) -> dict[str, Any]:
-            return _views(connection, [plans.add(connection, new, now=now)])[0]
+            made = plans.add(connection, new, now=now)
+            plans.note(connection, caller, "create", made, now=now)
+            return _views(connection, [made])[0]
 
         return plans.created(deps.database.write(work), "schedules")
 
@@ -97,7 +99,9 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         def work(connection: sa.Connection) -> dict[str, Any]:
             old = plans.visible(connection, caller, path.id, kinds=_KINDS, lock=True)
             values = _changes(deps, caller, body, old)
-            return _views(connection, [plans.change(connection, old, body, values, now=now)])[0]
+            changed = plans.change(connection, old, body, values, now=now)
+            plans.note(connection, caller, "change", old, now=now, body=body)
+            return _views(connection, [changed])[0]
 
         return jsonify(deps.database.write(work))
 
@@ -115,6 +119,7 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
             if not found.enabled:
                 raise ProblemError(409, Code.CONFLICT, "The schedule is disabled.")
             changed = schedules.change(connection, found.id, {"next_at": now}, now=now)
+            plans.note(connection, caller, "run", found, now=now)
             return _views(connection, [changed or found])[0]
 
         response = jsonify(deps.database.write(work))
@@ -131,6 +136,7 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
             if found.kind is Kind.BUILTIN:
                 raise ProblemError(409, Code.CONFLICT, "A built-in schedule can't be deleted.")
             schedules.remove(connection, found.id)
+            plans.note(connection, caller, "delete", found, now=deps.clock())
 
         deps.database.write(work)
         return jsonify({"id": path.id, "deleted": True})

@@ -78,7 +78,9 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         )
 
         def work(connection: sa.Connection) -> dict[str, Any]:
-            return _views(connection, [plans.add(connection, new, now=now)])[0]
+            made = plans.add(connection, new, now=now)
+            plans.note(connection, caller, "create", made, now=now)
+            return _views(connection, [made])[0]
 
         return plans.created(deps.database.write(work), "subscriptions")
 
@@ -93,7 +95,9 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         def work(connection: sa.Connection) -> dict[str, Any]:
             old = plans.visible(connection, caller, path.id, kinds=_KINDS, lock=True)
             values = _changes(deps, body, old)
-            return _views(connection, [plans.change(connection, old, body, values, now=now)])[0]
+            changed = plans.change(connection, old, body, values, now=now)
+            plans.note(connection, caller, "change", old, now=now, body=body)
+            return _views(connection, [changed])[0]
 
         return jsonify(deps.database.write(work))
 
@@ -104,13 +108,14 @@ def _add_writing(api: APIBlueprint, deps: Deps) -> None:
         now = deps.clock()
 
         def work(connection: sa.Connection) -> list[Job]:
-            plans.visible(connection, caller, path.id, kinds=_KINDS)
+            found = plans.visible(connection, caller, path.id, kinds=_KINDS)
             # Jobs are locked before their subscription, as when a look ends: two orders of locks
             # are a deadlock.
             under_way = schedules.checks_under_way(connection, path.id)
             canceled = [moves.cancel(connection, job_id, now=now) for job_id in under_way]
             schedules.get(connection, path.id, lock=True)
             schedules.remove(connection, path.id)
+            plans.note(connection, caller, "delete", found, now=now)
             return [job for job in canceled if job is not None]
 
         deps.publisher.send([], deps.database.write(work))
