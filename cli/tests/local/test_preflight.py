@@ -120,3 +120,11 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
         ran = up(tmp_path / "data", SLUICE_DATABASE_URL=url)
     assert ran.returncode == 2
     assert "The database does not answer" in ran.stderr
+
+
+@pytest.mark.usefixtures("nothing_started")
+def test_a_folder_without_the_ytdlp_that_it_should_hold(tmp_path: Path) -> None:
+    ran = up(tmp_path / "data", SLUICE_YTDLP_PATH=str(tmp_path))
+    assert ran.returncode == 2
+    assert re.fullmatch(WORDS, ran.stderr), ran.stderr
+    assert "which holds no yt-dlp" in ran.stderr

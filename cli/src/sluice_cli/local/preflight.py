@@ -25,6 +25,8 @@ DRAIN_GRACE = "2"
 SERVICES = ("api", "parser", "downloader", "transcoder", "scheduler")
 #: Those that share most of their memory, see `nursery`. The API is another program altogether.
 FORKED = SERVICES[1:]
+#: Those whose children are yt-dlp.
+MEDIA = ("parser", "downloader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ def prepare(
 def _prepare(environ: Mapping[str, str], settings: Settings, data: Path) -> Prepared:
     bound = _free_port(settings.http.http_host, settings.http.http_port)
     binaries.ffmpeg_tools()
+    if settings.jobs.ytdlp_path:
+        binaries.ytdlp_folder(settings.jobs.ytdlp_path)
     redis_part, redis_url = _redis(settings, data)
     _stores(settings)
     made = {
@@ -82,13 +86,13 @@ def _prepare(environ: Mapping[str, str], settings: Settings, data: Path) -> Prep
 
 
 def _plan(settings: Settings, data: Path, port: int, redis_part: Part | None) -> Plan:
-    # Elsewhere no process can adopt what another one forked.
-    nursery = (_nursery(),) if sys.platform == "linux" else ()
+    forked = _forked(settings)
+    nursery = (_nursery(forked),) if forked else ()
     services = tuple(
         Part(
             name=name,
             command=(sys.executable, "-m", f"sluice_{name}"),
-            forked=bool(nursery) and name in FORKED,
+            forked=name in forked,
         )
         for name in SERVICES
     )
@@ -103,10 +107,19 @@ def _plan(settings: Settings, data: Path, port: int, redis_part: Part | None) ->
     )
 
 
-def _nursery() -> Part:
+def _forked(settings: Settings) -> tuple[str, ...]:
+    if sys.platform != "linux":
+        # Elsewhere no process can adopt what another one forked.
+        return ()
+    # The nursery has the installed yt-dlp in its memory, and so would what is forked from it.
+    own = MEDIA if settings.jobs.ytdlp_path else ()
+    return tuple(name for name in FORKED if name not in own)
+
+
+def _nursery(forked: tuple[str, ...]) -> Part:
     """What the others are forked from. Neither the working nor a home folder offers modules."""
     program = (sys.executable, "-P", "-s", "-m", "sluice_cli.local.nursery")
-    return Part(name="nursery", command=(*program, *FORKED), level=0, nursery=True)
+    return Part(name="nursery", command=(*program, *forked), level=0, nursery=True)
 
 
 def _redis(settings: Settings, data: Path) -> tuple[Part | None, str]:

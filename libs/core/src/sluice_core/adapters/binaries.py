@@ -102,6 +102,22 @@ def deno_path(setting: str | Path | None = None, *, path: str | None = None) -> 
     return found
 
 
+def ytdlp_folder(setting: Path) -> Path:
+    """The folder, made by `pip install --target`, whose yt-dlp stands before the installed one.
+
+    Raises:
+        ConfigError: there is none in it.
+
+    """
+    folder = setting.expanduser().absolute()
+    if not (folder / "yt_dlp" / "version.py").is_file():
+        raise ConfigError(
+            f"SLUICE_YTDLP_PATH names {setting}, which holds no yt-dlp:"
+            " make it by pip install --target"
+        )
+    return folder
+
+
 def _from_setting(setting: str | Path, what: str) -> Path:
     program = Path(setting).expanduser().absolute()
     if not _is_program(program):

@@ -144,6 +144,8 @@ class JobSettings(_Group):
     max_ended_jobs: int = Field(1_000_000, ge=1)
     #: Extra presets, a TOML file.
     presets_file: Path | None = None
+    #: Folder of a yt-dlp that is used instead of the installed one.
+    ytdlp_path: Path | None = None
     #: How long finished files are kept, seconds.
     retention_files: float = Field(30 * 86400.0, gt=0)
     #: How long rows of ended jobs are kept, seconds.

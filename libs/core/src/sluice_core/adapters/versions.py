@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
+from pathlib import Path
 
 from sluice_core.adapters.binaries import ffmpeg_path
 from sluice_core.domain.errors import ConfigError
@@ -14,15 +16,21 @@ _TIMEOUT = 10.0
 
 
 @cache
-def of_packages() -> dict[str, str]:
-    """`sluice`, and `yt-dlp` where it is installed."""
-    found = {}
-    for name, package in (("sluice", "sluice-core"), ("yt-dlp", "yt-dlp")):
-        try:
-            found[name] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+def of_packages(ytdlp: Path | None = None) -> dict[str, str]:
+    """`sluice`, and `yt-dlp` where there is one.
+
+    Args:
+        ytdlp: the folder whose yt-dlp stands before the installed one.
+
+    """
+    places = {"sluice": ("sluice-core", None), "yt-dlp": ("yt-dlp", ytdlp)}
+    found = {name: _installed(package, place) for name, (package, place) in places.items()}
+    return {name: version for name, version in found.items() if version}
+
+
+def _installed(package: str, place: Path | None) -> str | None:
+    path = sys.path if place is None else [str(place), *sys.path]
+    return next((found.version for found in distributions(name=package, path=path)), None)
 
 
 @cache

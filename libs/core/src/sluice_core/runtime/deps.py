@@ -121,7 +121,7 @@ def make_deps(
     locks = RunLocks(signals, stage)
     rng = random.Random()  # noqa: S311  # jitter is no secret
     hosts = HostGate(signals, limit=loaded.egress.host_concurrency, rng=rng)
-    presence = Presence(signals, stage, worker_id)
+    presence = Presence(signals, stage, worker_id, loaded.jobs.ytdlp_path)
     standby = StandbyWatch(signals, pod)
 
     def tell_redis() -> None:

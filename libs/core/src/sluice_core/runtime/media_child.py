@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from sluice_core.adapters.binaries import deno_path
+from sluice_core.adapters.binaries import deno_path, ytdlp_folder
 from sluice_core.adapters.settings import EgressSettings, certificates
 from sluice_core.adapters.ytdlp import MAX_EVENT
 from sluice_core.domain.errors import ConfigError, SluiceError
@@ -36,15 +36,26 @@ FILE_SLACK = 16 * 1024 * 1024
 
 @contextmanager
 def media_server(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[ForkServer]:
-    """A fork server with yt-dlp already imported; lives as long as the worker."""
+    """A fork server with yt-dlp already imported; lives as long as the worker.
+
+    Raises:
+        ConfigError: the operator's own yt-dlp is not there.
+
+    """
     folder = deps.settings.store.scratch_dir
+    ytdlp = deps.settings.jobs.ytdlp_path
     try:
         programs = [deno_path().parent]
     except ConfigError as exc:
         # Only some sites need a JavaScript runtime; those say so when it is missing.
         log.warning("no_javascript_runtime", reason=str(exc))
         programs = []
-    env = child_environment(home=folder, programs=programs, base=certificates())
+    env = child_environment(
+        home=folder,
+        programs=programs,
+        modules=ytdlp_folder(ytdlp) if ytdlp else None,
+        base=certificates(),
+    )
     # A process that runs one job would make ready for longer than it works.
     warm = not deps.alone
     with ForkServer(

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import redis as redis_library
 import structlog
@@ -30,6 +31,8 @@ class Presence:
     signals: redis_library.Redis
     stage: Actor
     worker_id: str
+    #: As in `versions.of_packages`.
+    ytdlp: Path | None = None
     since: float = 0.0
 
     def show(self, jobs: Sequence[tuple[str, int]], *, standby: str, draining: bool) -> None:
@@ -66,4 +69,4 @@ class Presence:
 
     def _versions(self) -> dict[str, str]:
         ffmpeg = versions.of_ffmpeg() if self.stage is Actor.TRANSCODE else None
-        return {**versions.of_packages(), **({"ffmpeg": ffmpeg} if ffmpeg else {})}
+        return {**versions.of_packages(self.ytdlp), **({"ffmpeg": ffmpeg} if ffmpeg else {})}

@@ -92,7 +92,7 @@ def _settings(deps: Deps, caller: Caller) -> dict[str, str] | None:
 
 
 def _live(deps: Deps) -> dict[str, Any]:
-    own = [versions.of_packages()]
+    own = [versions.of_packages(deps.settings.jobs.ytdlp_path)]
     try:
         waiting = deps.broker.waiting(QUEUES)
         found = read_workers(deps.signals)

@@ -15,13 +15,18 @@ _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
 def child_environment(
-    *, home: Path, programs: Iterable[Path] = (), base: Mapping[str, str]
+    *,
+    home: Path,
+    programs: Iterable[Path] = (),
+    modules: Path | None = None,
+    base: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the environment for a `ForkServer` or an `ExecSpec`.
 
     Args:
         home: HOME and TMPDIR; a scratch folder.
         programs: folders put in front of the system's on PATH, e.g. the one that holds deno.
+        modules: a folder of Python packages that stands before what is installed.
         base: the worker's own environment, of which only the certificates' places are taken.
 
     """
@@ -31,5 +36,6 @@ def child_environment(
         "LANG": "C.UTF-8",
         "HOME": str(home),
         "TMPDIR": str(home),
+        **({"PYTHONPATH": str(modules)} if modules else {}),
         **{name: base[name] for name in _CERTIFICATES if name in base},
     }
