@@ -38,6 +38,8 @@ def said(message):
 
 
 STATUS = [
+    (301, "server_error"),
+    (304, "server_error"),
     (400, "forbidden"),
     (401, "login_required"),
     (402, "login_required"),

@@ -180,6 +180,7 @@ def test_connection_that_is_reset_is_continued(sample_site, child, sha256):
         ("/broken/html.mp4", {}, "bad_media"),
         (f"/big/{2 * MIB}.mp4", {"html": 1}, "bad_media"),
         (f"/big/{2 * MIB}.mp4", {"fail": 404}, "not_found"),
+        (f"/big/{2 * MIB}.mp4", {"fail": 304}, "server_error"),
         (f"/big/{2 * MIB}.mp4", {"fail": 500}, "server_error"),
         (f"/big/{2 * MIB}.mp4", {"fail": 403}, "forbidden"),
         (f"/big/{2 * MIB}.mp4", {"fail": 410}, "gone"),

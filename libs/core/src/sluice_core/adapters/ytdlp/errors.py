@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 #: Longer waits are not believed, in seconds.
 _MAX_RETRY_AFTER = 7 * 24 * 3600.0
 
-_SERVER_ERROR = 500
+#: Statuses by which a site refuses; others that are no success are answers to something else.
+_REFUSED = range(400, 500)
 
 _BY_STATUS = {
     401: "login_required",
@@ -135,7 +136,7 @@ _YTDLP_SAYS = (
 
 _LINK = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 
-_STATUS = re.compile(r"HTTP Error ([45]\d\d)\b")
+_STATUS = re.compile(r"HTTP Error ([345]\d\d)\b")
 
 #: yt-dlp's own additions, which say nothing to a person.
 _NOISE = re.compile(
@@ -219,7 +220,8 @@ def _from_status(status: int, text: str, message: str, retry_after: float | None
     if code == "forbidden":
         code = next((words.code for words in _SITE_SAYS if words.pattern.search(text)), code)
     if code is None:
-        code = "server_error" if status >= _SERVER_ERROR else "forbidden"
+        # 304 and the like say nothing against us: they answer what nobody asked.
+        code = "forbidden" if status in _REFUSED else "server_error"
     return SluiceError(message, code=code, retry_after=retry_after)
 
 
