@@ -40,6 +40,18 @@ def test_one_that_is_missing_is_named_and_the_video_is_kept(system, world):
     assert kinds == ["subtitle", "video"]
 
 
+def test_those_beyond_the_cap_are_named_and_the_others_are_kept(system, world):
+    letters = "abcdefghij"
+    languages = [f"x{a}{b}" for a in letters for b in letters] + [f"y{a}" for a in letters[:7]]
+    page = f"/pages/video?subtitles={','.join(languages)}&media=/mp4/small.mp4"
+    job = system.submit(world.url(page), preset="original", subtitles=["x.*", "y.*"], force=True)
+    [job] = system.wait([job["id"]])
+    assert (job["status"], job["error"]["code"]) == ("PARTIAL", "incomplete")
+    said = "subtitles are missing: ya, yb, yc, yd, ye and 2 more (too_many_entries)"
+    assert said in job["error"]["message"]
+    assert [file["kind"] for file in job["files"]].count("subtitle") == 100
+
+
 def test_nobody_gets_what_was_not_asked_for(system, world):
     job = system.submit(world.url(PAGE), preset="original", force=True)
     [job] = system.wait([job["id"]])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -98,6 +99,32 @@ def _is_ready(url: str) -> bool:
         return httpx.get(f"{url}/readyz", timeout=5).is_success
     except httpx.HTTPError:
         return False
+
+
+#: The server, without patience.
+_HASTY = """
+from gevent import monkey
+monkey.patch_all()
+from sluice_api import bodies, serve
+bodies.WHOLE = 1.0
+serve.main()
+"""
+
+
+def test_a_client_that_drips_its_body_is_let_go(serve: Any) -> None:
+    address = urlsplit(serve(("-c", _HASTY)).url)
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((address.hostname, address.port)) as client:
+        client.sendall(head + b"Content-Length: 5000\r\n\r\n")
+        # Never silent for long, and 500 s until its end.
+        for _ in range(200):
+            client.sendall(b" ")
+            if select.select([client], [], [], 0.1)[0]:
+                break
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code": "body_too_slow"' in answer
 
 
 #: The server, with room for two.

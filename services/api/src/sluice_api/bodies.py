@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+import gevent
 from flask import Request
 
 from sluice_api.problems import Code, ProblemError
 
 #: Seconds without a byte after which the rest of a body is not waited for.
 SILENCE = 30.0
+#: Seconds that a whole body may take, however steadily it drips: 10 MiB come at 0.7 Mbit/s.
+WHOLE = 120.0
 
 _JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
@@ -20,7 +23,11 @@ class ApiRequest(Request):
     """A request whose JSON is read by our own rules, whoever asks for it."""
 
     def get_data(self, *args: Any, **options: Any) -> Any:
-        """The body; a client that falls silent in it is answered 400 and holds nothing for ever."""
+        """The body.
+
+        A client that falls silent in it is answered 400, one that drips 408: neither holds a place
+        for ever.
+        """
         # Only while reading: whoever plays a file may stop taking it for as long as they like.
         connection = self.environ.get("gunicorn.socket")
         if connection is None:
@@ -28,7 +35,8 @@ class ApiRequest(Request):
         usual = connection.gettimeout()
         connection.settimeout(SILENCE)
         try:
-            return super().get_data(*args, **options)
+            with gevent.Timeout(WHOLE, _too_slow()):
+                return super().get_data(*args, **options)
         finally:
             connection.settimeout(usual)
 
@@ -46,6 +54,10 @@ class ApiRequest(Request):
             # The validating library would take a text for JSON inside JSON.
             raise ProblemError(422, Code.INVALID_REQUEST, "body: an object is needed.")
         return value
+
+
+def _too_slow() -> ProblemError:
+    return ProblemError(408, Code.BODY_TOO_SLOW, f"The body did not arrive within {WHOLE:.0f} s.")
 
 
 def decode(data: bytes | str) -> Any:

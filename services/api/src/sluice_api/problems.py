@@ -37,6 +37,8 @@ class Code(StrEnum):
     UNKNOWN_PRESET = "unknown_preset"
     #: The body is larger than this server takes.
     BODY_TOO_LARGE = "body_too_large"
+    #: The body did not arrive in time: it came in drips.
+    BODY_TOO_SLOW = "body_too_slow"
     #: The body is not JSON by its Content-Type.
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     #: Nothing is there, or nothing that this key may see.

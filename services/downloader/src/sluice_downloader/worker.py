@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ log = structlog.get_logger(__name__)
 _INFO_LIMIT = 32 * 1024 * 1024
 #: Files of subtitles for one media: a pattern of languages may name hundreds.
 MAX_SUBTITLES = 100
+#: Of the languages beyond, those that are named, each in so many characters.
+NAMED, MAX_LANGUAGE = 5, 16
 
 
 def main(preforked: Preforked | None = None) -> None:
@@ -199,11 +201,11 @@ def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -
 def fetch_subtitles(run: Run, info: dict[str, Any], *, server: ForkServer) -> list[Source]:
     """Fetch the subtitles that were asked for and that the site has.
 
-    One that can't be fetched is named, and fails nobody.
+    One that can't be fetched is named, as are those beyond `MAX_SUBTITLES`, and fails nobody.
     """
-    offered = list((info.get("subtitles") or {}).items())[:MAX_SUBTITLES]
+    offered = list((info.get("subtitles") or {}).items())
     sources = []
-    for language, fmt in offered:
+    for language, fmt in offered[:MAX_SUBTITLES]:
         track = Track(str(language), SUBTITLE, str(fmt.get("ext") or "txt"))
         path = local_path(run, track)
         try:
@@ -216,7 +218,17 @@ def fetch_subtitles(run: Run, info: dict[str, Any], *, server: ForkServer) -> li
                 raise
             log.warning("subtitles_missing", language=language, code=exc.code, reason=exc.message)
             sources.append(Source(track.format_id, SUBTITLE, "", 0, track.ext, missing=exc.code))
+    if beyond := [str(language) for language, _ in offered[MAX_SUBTITLES:]]:
+        log.warning("subtitles_left_out", number=len(beyond))
+        sources.append(Source(in_short(beyond), SUBTITLE, "", 0, "", missing="too_many_entries"))
     return sources
+
+
+def in_short(languages: Sequence[str]) -> str:
+    """The first of so many languages and the number of the others: a site may name thousands."""
+    named = ", ".join(language[:MAX_LANGUAGE] for language in languages[:NAMED])
+    more = len(languages) - NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def refuse_cut_file(path: Path, *, promised: bool) -> None:
