@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from sluice_core.adapters.db import schedules, subscriptions
@@ -9,6 +11,7 @@ from sluice_core.adapters.db.access import Scope
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.schedules import NewSchedule
 from sluice_core.domain.schedule import Kind, Trigger
+from sluice_testing.database import until_blocked
 
 JOB = {"url": "https://media.example/list", "preset": "720p", "priority": "low"}
 NIGHTLY = {"name": "nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "job": JOB}
@@ -72,6 +75,25 @@ def test_names_are_unique(client):
     other = post(client, {**NIGHTLY, "name": "other"}).get_json()
     answer = client.patch(f"/v1/schedules/{other['id']}", json={"name": made["name"]})
     assert answer.status_code == 409
+
+
+def test_of_two_that_take_a_name_at_once_one_is_refused(engine):
+    with write(engine) as c:
+        new = [NewSchedule(name, Kind.SUBMIT, Trigger(every=60.0), 1.0) for name in "ab"]
+        one, two = (schedules.add(c, schedule, now=1.0) for schedule in new)
+    changed = []
+
+    def rename():
+        with write(engine) as c:
+            changed.append(schedules.change(c, two.id, {"name": "c"}, now=2.0))
+
+    thread = threading.Thread(target=rename)
+    with write(engine) as c:
+        assert schedules.change(c, one.id, {"name": "c"}, now=2.0)
+        thread.start()
+        until_blocked(engine)
+    thread.join(20)
+    assert changed == [None]
 
 
 def test_changed_while_running(client):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import sqlalchemy as sa
 
@@ -16,7 +18,7 @@ from sluice_core.adapters.db import (
     sweeps,
 )
 from sluice_core.adapters.db.access import MAX_KEYS, Scope
-from sluice_core.adapters.db.engine import write
+from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import api_keys, attempts, idempotency_keys
 from sluice_core.adapters.db.schema import jobs as jobs_table
 from sluice_core.adapters.db.schema import outbox as outbox_table
@@ -85,6 +87,30 @@ def test_ended_jobs_beyond_the_cap_go_with_their_files_oldest_first(engine: sa.E
         assert sweeps.purge_excess(c, cap=2, now=NOW, limit=2) == 0
         assert set(jobs.get_many(c, [*ended, active])) == {*ended[3:], active}
         assert sorted(sweeps.due_ids(c, now=NOW, limit=9))[:3] == ended[:3]
+
+
+def test_an_ended_job_that_is_retried_just_now_stays_and_holds_nothing_up(
+    engine: sa.Engine,
+) -> None:
+    with write(engine) as c:
+        again, other, newest = [make_job_in(c, Status.FAILED).id for _ in range(3)]
+    marked: list[int] = []
+
+    def purge() -> None:
+        with write(engine) as c:
+            marked.append(sweeps.purge_excess(c, cap=1, now=NOW, limit=9))
+
+    thread = threading.Thread(target=purge)
+    # SQLite has one writer at a time, and so no two that could wait for each other.
+    one_writer = engine.dialect.name == "sqlite"
+    with write(engine) as c:
+        moves.retry(c, again, now=NOW)
+        thread.start()
+        thread.join(0 if one_writer else 20)
+        assert one_writer or marked == [1]
+    thread.join(20)
+    with read(engine) as c:
+        assert set(jobs.get_many(c, [again, other, newest])) == {again, newest}
 
 
 def test_active_jobs_are_counted_to_the_cap(engine: sa.Engine) -> None:

@@ -12,6 +12,7 @@ from sluice_core.adapters.db import claims, jobs, liveness, moves, outbox, runs
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
+from sluice_testing.database import until_blocked
 from sluice_testing.factories import (
     NOW,
     fail,
@@ -86,6 +87,35 @@ def test_a_deleted_job_is_not_claimed(engine: sa.Engine) -> None:
         message = message_of(next_order(c, job.id))
         moves.delete(c, job.id, now=NOW)
         assert _claim(c, Actor.PARSE, replace(message, epoch=1)) is None
+
+
+def test_a_job_that_is_canceled_while_its_message_is_put_back_is_not_ordered_again(
+    engine: sa.Engine,
+) -> None:
+    with write(engine) as c:
+        job = make_job(c)
+        message = message_of(next_order(c, job.id))
+    ordered: list[outbox.OutboxRow | None] = []
+
+    def put_back() -> None:
+        with write(engine) as c:
+            later = NOW + 9
+            ordered.append(
+                claims.postpone(
+                    c, stage=Actor.PARSE, message=message, due_at=later, shown=False, now=NOW
+                )
+            )
+
+    thread = threading.Thread(target=put_back)
+    with write(engine) as c:
+        moves.cancel(c, job.id, now=NOW)
+        thread.start()
+        until_blocked(engine)
+    thread.join(20)
+    assert ordered == [None]
+    with read(engine) as c:
+        # An order that no claim can take would be published again every minute, for ever.
+        assert outbox.of_job(c, job.id) == []
 
 
 @pytest.mark.parametrize("stage", [Actor.PARSE, Actor.DOWNLOAD, Actor.TRANSCODE])

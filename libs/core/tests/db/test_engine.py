@@ -19,6 +19,7 @@ from sluice_core.adapters.db.migrate import upgrade
 from sluice_core.adapters.db.schema import REVISION
 from sluice_core.domain.errors import ConfigError, StoreAwayError, StoreFullError
 from sluice_core.domain.lanes import Actor
+from sluice_testing.database import until_blocked
 from sluice_testing.factories import NOW, make_job, run_at
 from sluice_testing.postgres import PostgresServer
 
@@ -164,27 +165,13 @@ def test_an_end_and_another_hand_at_once_do_not_block_each_other(
         if not threads:
             threads.append(threading.Thread(target=interfere))
             threads[0].start()
-            _wait_until_blocked(engine)
+            until_blocked(engine)
 
     with write(engine) as c:
         sa.event.listen(c, "after_cursor_execute", after_the_first_lock)
         runs.hand_back(c, run, now=NOW)
     threads[0].join(20)
     assert [found is not None for found in outcome] == [wins]
-
-
-def _wait_until_blocked(engine: sa.Engine) -> None:
-    """Until somebody waits for a lock; SQLite has one lock, taken before anything is read."""
-    if engine.dialect.name == "sqlite":
-        return
-    deadline = time.monotonic() + 10
-    query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    while time.monotonic() < deadline:
-        with read(engine) as c:
-            if c.execute(query).scalar_one():
-                return
-        time.sleep(0.02)
-    raise AssertionError("nobody waits for a lock")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from sluice_core.adapters.db import migrate
 from sluice_core.adapters.db.engine import check, open_engine, read, write
 from sluice_core.adapters.db.migrate import upgrade
 from sluice_core.adapters.db.schema import REVISION, metadata
+from sluice_testing.database import until_blocked
 from sluice_testing.factories import make_job
 
 
@@ -123,7 +123,7 @@ def test_a_second_migration_waits_for_the_first(
     def and_be_slow(config: Config, revision: str) -> None:
         real(config, revision)
         children.append(subprocess.Popen([sys.executable, "-c", code, postgres_url]))
-        _wait_for(engine, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        until_blocked(engine, timeout=60)
 
     monkeypatch.setattr(command, "upgrade", and_be_slow)
     try:
@@ -135,16 +135,6 @@ def test_a_second_migration_waits_for_the_first(
             child.wait()
     check(engine)
     engine.dispose()
-
-
-def _wait_for(engine: sa.Engine, query: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with read(engine) as c:
-            if c.execute(sa.text(query)).scalar_one():
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"never true: {query}")
 
 
 def test_a_migration_that_fails_leaves_nothing(

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db.engine import open_engine
+from sluice_core.adapters.db.engine import open_engine, read
 from sluice_core.adapters.db.migrate import upgrade
 from sluice_testing.postgres import PostgresServer
+from sluice_testing.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +46,24 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
     opened = open_engine(database_url)
     yield opened
     opened.dispose()
+
+
+def until_blocked(engine: sa.Engine, *, timeout: float = 10.0) -> None:
+    """Wait until somebody waits for a lock; on SQLite, whose one lock is taken first, do nothing.
+
+    Raises:
+        TimeoutError: nobody did within `timeout` seconds.
+
+    """
+    if engine.dialect.name == "sqlite":
+        return
+    query = sa.text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+
+    def is_blocked() -> bool:
+        with read(engine) as connection:
+            return bool(connection.execute(query).scalar_one())
+
+    until(is_blocked, timeout=timeout, why="nobody waits for a lock")

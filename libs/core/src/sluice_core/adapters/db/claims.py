@@ -170,7 +170,9 @@ def postpone(
         now: Unix seconds.
 
     """
-    row = connection.execute(sa.select(jobs).where(*_awaits(stage, message))).first()
+    # Locked: one that is canceled just now would be ordered again, for a message that all drop.
+    query = sa.select(jobs).where(*_awaits(stage, message)).with_for_update()
+    row = connection.execute(query).first()
     if row is None:
         return None
     if shown:

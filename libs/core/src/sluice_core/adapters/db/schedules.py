@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from sluice_core.adapters.db.schema import firings, jobs, schedules, subscription_entries
 from sluice_core.adapters.db.upsert import insert_or_ignore
@@ -83,18 +84,18 @@ def change(
     connection: sa.Connection, schedule_id: str, values: Mapping[str, Any], *, now: float
 ) -> Schedule | None:
     """Write columns; None when the schedule is gone or its new name is taken."""
-    if "name" in values:
-        same = sa.select(schedules.c.id).where(
-            schedules.c.name == values["name"], schedules.c.id != schedule_id
-        )
-        if connection.execute(same).first() is not None:
-            return None
-    row = connection.execute(
+    update = (
         sa.update(schedules)
         .where(schedules.c.id == schedule_id)
         .values(updated_at=now, **values)
         .returning(schedules)
-    ).first()
+    )
+    try:
+        # The caller's transaction goes on, so it must not be the one that fails.
+        with connection.begin_nested():
+            row = connection.execute(update).first()
+    except IntegrityError:
+        return None
     return _to_schedule(row) if row else None
 
 

@@ -177,7 +177,7 @@ def purge_excess(connection: sa.Connection, *, cap: int, now: float, limit: int)
     if newest_over is None:
         return 0
     oldest = sa.select(jobs.c.id).where(ended, jobs.c.id <= newest_over).limit(limit)
-    ids = list(connection.execute(oldest).scalars())
+    ids = list(connection.execute(oldest.with_for_update(skip_locked=True)).scalars())
     gone = {"deleted_at": now, "sweep_at": now, "dedup_key": None, "updated_at": now}
     connection.execute(
         sa.update(jobs).where(jobs.c.id.in_(ids), ended).values(**gone, **next_version())
