@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -208,6 +209,24 @@ def test_death_of_the_worker_ends_server_children_and_grandchildren(scratch, gon
         worker.kill()
     for pid in (server, child, grandchild):
         until(lambda pid=pid: gone(pid), timeout=2)
+
+
+@pytest.mark.parametrize("sent", [b"\0\0", b"\0\0\0\x08{"], ids=["length", "header"])
+def test_a_worker_that_ends_within_a_request_ends_its_server(sent):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [sys.executable, "-m", "sluice_core.runtime.children.forkserver"]
+        server = subprocess.Popen(
+            [*command, str(theirs.fileno()), "-"],
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.DEVNULL,
+        )
+        ours.sendall(sent)
+    try:
+        assert server.wait(20) == 1
+    finally:
+        server.kill()
+        server.wait()
 
 
 def test_server_that_can_not_import_its_module_fails_the_run(env, tmp_path, scratch, events):

@@ -107,7 +107,7 @@ class Server:
         if not head:
             return False
         try:
-            header = json.loads(_exactly(self._control, head))
+            header = json.loads(_header(self._control, head))
             self._fork(header, fds)
         finally:
             for fd in fds[:2] + fds[3:]:
@@ -247,19 +247,27 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _exactly(control: socket.socket, head: bytes) -> bytes:
+def _header(control: socket.socket, head: bytes) -> bytes:
+    """A request's header, whose length began with `head`.
+
+    Raises:
+        EOFError: the worker closed within it.
+        ValueError: it is longer than any of ours.
+
+    """
+    length = int.from_bytes(head + _receive(control, 4 - len(head)), "big")
+    if length > MAX_HEADER:
+        raise ValueError(f"a header of {length} bytes")
+    return _receive(control, length)
+
+
+def _receive(control: socket.socket, length: int) -> bytes:
     data = bytearray()
-    while len(head) < 4:  # noqa: PLR2004  # the length's own length
-        head += control.recv(4 - len(head))
-    left = int.from_bytes(head, "big")
-    if left > MAX_HEADER:
-        raise ValueError(f"a header of {left} bytes")
-    while left:
-        part = control.recv(left)
+    while len(data) < length:
+        part = control.recv(length - len(data))
         if not part:
             raise EOFError("the worker closed within a request")
         data += part
-        left -= len(part)
     return bytes(data)
 
 
