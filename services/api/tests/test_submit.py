@@ -53,7 +53,7 @@ def test_a_link_becomes_a_job_and_a_message(
     with read(engine) as connection:
         (row,) = outbox.of_job(connection, job["id"])
     assert row.queue == "parse.high"
-    assert deps.broker.place(row.id, row.queue).value == "waiting"
+    assert deps.broker.sights([(row.queue, row.id)])[0].place == "waiting"
     assert client.get(job["links"]["self"]).get_json()["queue_position"] == 1
 
 

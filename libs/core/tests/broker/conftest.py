@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Event
@@ -13,6 +13,8 @@ from sluice_core.adapters.redis import connect_broker, connect_waker
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import Outgoing, SluiceBroker, StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
+
+Q = "parse.default"
 
 
 @dataclass
@@ -53,6 +55,22 @@ class Rig:
         return self.broker.publish_many(
             [Outgoing(name, actor, f"{actor}.{lane}", {"job": name}) for name in names]
         )
+
+    def fetch(
+        self,
+        worker_id: str = "w",
+        *,
+        idle: int = 10,
+        lanes: Sequence[tuple[str, bool]] = ((Q, False),),
+        **rules: Any,
+    ) -> list[tuple[str, str, bytes, int]]:
+        """One atomic fetch: rows of (queue, id, message, times handed out)."""
+        usual = {"room": idle, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
+        return self.broker.scripts.fetch(worker_id, idle=idle, lanes=lanes, **usual | rules)
+
+    def place(self, message_id: str, queue: str = Q) -> str:
+        """`waiting`, `in_flight` or `absent`."""
+        return self.broker.sights([(queue, message_id)])[0].place
 
     def ids(self, lane: str = "default", actor: str = "parse") -> list[str]:
         return [i.decode() for i in self.client.lrange(f"dramatiq:{actor}.{lane}", 0, -1)]

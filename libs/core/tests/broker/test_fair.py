@@ -25,9 +25,7 @@ def publish(rig):
 @pytest.fixture
 def fetch(rig):
     def fetch(idle, worker_id="w"):
-        rules = {"room": idle, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
-        rows = rig.broker.scripts.fetch(worker_id, idle=idle, lanes=[(Q, True)], **rules)
-        return [row[1] for row in rows]
+        return [row[1] for row in rig.fetch(worker_id, idle=idle, lanes=[(Q, True)])]
 
     return fetch
 

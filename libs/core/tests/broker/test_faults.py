@@ -13,7 +13,6 @@ from threading import Event
 import pytest
 
 from sluice_core.domain.errors import BrokerAwayError
-from sluice_core.runtime.broker import Place
 from sluice_core.runtime.broker.scripts import Settle
 from sluice_testing.waiting import until
 
@@ -73,7 +72,7 @@ def test_a_worker_clock_ten_minutes_ahead_does_no_harm(rig):
             deadline = time.monotonic() + 4  # more than the keeper takes between beats
             while time.monotonic() < deadline:
                 assert rig.broker.requeue_dead() == 0
-                assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+                assert rig.place("a") == "in_flight"
                 seconds, _ = rig.client.time()
                 beats = rig.client.zrange("dramatiq:__heartbeats__", 0, -1, withscores=True)
                 assert len(beats) == 2
@@ -96,24 +95,20 @@ def test_a_fetch_that_timed_out_strands_nothing(own_redis, rig_on):
     rig = rig_on(own_redis.url)
     got = []
     worker = rig.worker(lambda job: got.append(job), start=False)
-    broker = worker.broker
-    broker.client.connection_pool.connection_kwargs["socket_timeout"] = 0.3
-
-    def fetch(idle):
-        rules = {"room": 1, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
-        return broker.scripts.fetch(worker.worker_id, idle=idle, lanes=[(Q, False)], **rules)
-
-    assert fetch(idle=0) == []  # the server knows the script from here on
+    rig.client.connection_pool.connection_kwargs["socket_timeout"] = 0.3
+    assert rig.fetch(worker.worker_id, idle=0) == []  # the server knows the script from here on
     rig.publish("a")
     own_redis.pause()
     with pytest.raises(BrokerAwayError):
-        fetch(idle=1)  # given up by the client, and run by the server once it goes on
+        rig.fetch(
+            worker.worker_id, idle=1
+        )  # given up by the client, and run by the server once it goes on
     own_redis.cont()
-    until(lambda: rig.broker.place("a", Q) == Place.IN_FLIGHT)  # with nobody who knows of it
+    until(lambda: rig.place("a") == "in_flight")  # with nobody who knows of it
     worker.start()
     try:
         until(lambda: got == ["a"], timeout=10)
-        until(lambda: rig.broker.place("a", Q) == Place.ABSENT)
+        until(lambda: rig.place("a") == "absent")
     finally:
         worker.stop()
 
@@ -141,7 +136,7 @@ def test_a_message_under_way_is_no_stranger(rig, gate):
     rig.publish("a")
     until(lambda: gate.started)
     time.sleep(6)  # longer than the keeper takes between looks
-    assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+    assert rig.place("a") == "in_flight"
     assert gate.started == ["a"]
     assert worker.running == {"a"}
 
@@ -207,34 +202,32 @@ def test_an_acknowledgement_that_was_refused_is_told_again(own_redis, rig_on, ga
     rig.client.replicaof("127.0.0.1", "1")  # as during a failover: it answers, but takes nothing
     gate.open.set()
     until(lambda: gate.ended and not worker.running)
-    assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+    assert rig.place("a") == "in_flight"
     rig.client.replicaof("NO", "ONE")
-    until(lambda: rig.broker.place("a", Q) == Place.ABSENT)
+    until(lambda: rig.place("a") == "absent")
     assert gate.started == ["a"]
 
 
 def test_a_late_acknowledgement_touches_nothing_of_the_next_holder(rig):
-    rules = {"idle": 1, "room": 1, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
     rig.publish("a")
     scripts = rig.broker.scripts
-    assert scripts.fetch("late", lanes=[(Q, False)], **rules)
+    assert rig.fetch("late")
     time.sleep(0.01)
     assert scripts.reap(1, [Q]) == 1
-    assert [row[3] for row in scripts.fetch("next", lanes=[(Q, False)], **rules)] == [2]
+    assert [row[3] for row in rig.fetch("next")] == [2]
     assert not scripts.settle("late", Settle.ACK, Q, "a", nudge=False)
-    assert rig.broker.place("a", Q) == Place.IN_FLIGHT
+    assert rig.place("a") == "in_flight"
     assert scripts.settle("next", Settle.ACK, Q, "a", nudge=False)
-    assert rig.broker.place("a", Q) == Place.ABSENT
+    assert rig.place("a") == "absent"
     assert not scripts.settle("next", Settle.ACK, Q, "a", nudge=False)
 
 
 def test_returned_messages_come_first_and_oldest_first(rig):
     names = [f"m{n}" for n in range(6)]
     rig.publish(*names)
-    rules = {"room": 4, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
     for n, name in enumerate(names):
         rig.client.hset(f"dramatiq:{Q}.since", name, 1000 + n)
-    rig.broker.scripts.fetch("dead", idle=4, lanes=[(Q, False)], **rules)
+    rig.fetch("dead", idle=4)
     time.sleep(0.01)
     assert rig.broker.requeue_dead(0.001) == 4
     assert rig.ids() == names

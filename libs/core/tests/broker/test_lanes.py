@@ -13,9 +13,7 @@ LANES = tuple(
 @pytest.fixture
 def fetch(rig):
     def fetch(idle, worker_id="w", **rules):
-        rules = {"room": idle, "starve_ms": 60_000, "starve_every": 10, "turns": "parse", **rules}
-        rows = rig.broker.scripts.fetch(worker_id, idle=idle, lanes=LANES, **rules)
-        return [row[1] for row in rows]
+        return [row[1] for row in rig.fetch(worker_id, idle=idle, lanes=LANES, **rules)]
 
     return fetch
 

@@ -15,10 +15,7 @@ LANES = ((QUEUE, False), ("parse.low", True))
 @pytest.fixture
 def fetch(rig):
     def fetch():
-        rows = rig.broker.scripts.fetch(
-            "w", idle=9, room=9, starve_ms=60_000, starve_every=10, turns="parse", lanes=LANES
-        )
-        return [row[1] for row in rows]
+        return [row[1] for row in rig.fetch(lanes=LANES)]
 
     return fetch
 

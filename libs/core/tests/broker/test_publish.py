@@ -6,22 +6,16 @@ import pytest
 from dramatiq.message import Message
 
 from sluice_core.domain.errors import BrokerAwayError
-from sluice_core.runtime.broker import Place
 from sluice_core.runtime.broker.broker import PUBLISH_BATCH
 
 Q = "parse.default"
-
-
-def fetch(rig, worker_id="w", idle=10, lanes=((Q, False),), **rules):
-    rules = {"room": idle, "starve_ms": 60_000, "starve_every": 10, "turns": "parse", **rules}
-    return rig.broker.scripts.fetch(worker_id, idle=idle, lanes=lanes, **rules)
 
 
 def test_the_same_id_is_queued_once_while_waiting_and_while_in_flight(rig):
     assert rig.publish("a") == [True]
     assert rig.publish("a") == [False]
     assert rig.ids() == ["a"]
-    assert [row[1] for row in fetch(rig)] == ["a"]
+    assert [row[1] for row in rig.fetch()] == ["a"]
     assert rig.publish("a") == [False]
     assert rig.ids() == []
 
@@ -42,7 +36,7 @@ def test_a_batch_larger_than_one_call_keeps_its_order(rig):
 def test_text_stays_what_it_is(rig):
     words = {"job": "影片 🎬 «עברית»"}
     rig.broker.publish("标识-🎉", "parse", Q, words)
-    queue, message_id, data, tries = fetch(rig)[0]
+    queue, message_id, data, tries = rig.fetch()[0]
     assert (queue, message_id, tries) == (Q, "标识-🎉", 1)
     assert json.loads(data)["kwargs"] == words
 
@@ -67,7 +61,7 @@ def test_a_publisher_needs_no_actor_and_leaves_no_heartbeat(rig):
 
 def test_readings_tell_waiting_from_in_flight(rig):
     rig.publish("a", "b", "c")
-    fetch(rig, idle=1)
+    rig.fetch(idle=1)
     stats = rig.broker.stats([Q, "parse.high"])
     assert (stats[Q].waiting, stats[Q].in_flight) == (2, 1)
     assert 0 <= stats[Q].oldest_age < 5
@@ -76,16 +70,12 @@ def test_readings_tell_waiting_from_in_flight(rig):
     assert rig.broker.in_flight([Q]) == {Q: 1}
     assert rig.broker.position(Q, "c") == 1
     assert rig.broker.position(Q, "a") is None
-    assert [rig.broker.place(i, Q) for i in "abz"] == [
-        Place.IN_FLIGHT,
-        Place.WAITING,
-        Place.ABSENT,
-    ]
+    assert [rig.place(i) for i in "abz"] == ["in_flight", "waiting", "absent"]
 
 
 def test_only_a_waiting_message_can_be_removed(rig):
     rig.publish("a", "b")
-    fetch(rig, idle=1)
+    rig.fetch(idle=1)
     assert rig.broker.remove(Q, "b")
     assert not rig.broker.remove(Q, "a")
     assert not rig.broker.remove(Q, "z")
@@ -100,8 +90,7 @@ def test_a_failed_reading_is_an_error_and_never_a_zero(own_redis, rig_on):
         lambda: rig.broker.waiting([Q]),
         lambda: rig.broker.in_flight([Q]),
         lambda: rig.broker.position(Q, "a"),
-        lambda: rig.broker.place("a", Q),
-        lambda: rig.broker.places([(Q, "a")]),
+        lambda: rig.broker.absent([(Q, "a")]),
         lambda: rig.broker.remove(Q, "a"),
         rig.broker.requeue_dead,
         lambda: rig.publish("b"),

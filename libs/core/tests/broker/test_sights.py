@@ -10,14 +10,9 @@ from sluice_core.domain.explain import Sight
 Q = "parse.default"
 
 
-def fetch(rig, worker_id):
-    rules = {"room": 1, "starve_ms": 60_000, "starve_every": 10, "turns": "parse"}
-    return rig.broker.scripts.fetch(worker_id, idle=1, lanes=((Q, False),), **rules)
-
-
 def test_place_position_holder_and_deliveries(rig):
     rig.publish("a", "b", "c")
-    fetch(rig, "worker-1")
+    rig.fetch("worker-1", idle=1)
     assert rig.broker.sights([(Q, "a"), (Q, "b"), (Q, "c"), (Q, "d"), ("parse.high", "a")]) == [
         Sight("in_flight", None, 1, "worker-1"),
         Sight("waiting", 0, 0, None),
@@ -26,11 +21,18 @@ def test_place_position_holder_and_deliveries(rig):
         Sight("absent"),
     ]
     assert rig.broker.scripts.reconcile("worker-1", [Q], []) == 1
-    fetch(rig, "worker-2")
+    rig.fetch("worker-2", idle=1)
     assert rig.broker.sights([(Q, "a")]) == [Sight("in_flight", None, 2, "worker-2")]
     # Its holder was forgotten, as when its heartbeats were lost.
     rig.client.delete("dramatiq:__heartbeats__")
     assert rig.broker.sights([(Q, "a")]) == [Sight("in_flight", None, 2, None)]
+
+
+def test_which_of_many_are_gone(rig):
+    rig.publish("a", "b")
+    rig.fetch(idle=1)
+    assert rig.broker.absent([(Q, "a"), (Q, "b"), (Q, "c"), ("parse.high", "a")]) == {"c", "a"}
+    assert rig.broker.absent([]) == frozenset()
 
 
 def test_away_is_an_error(rig_on, own_redis):

@@ -13,7 +13,7 @@ from sluice_core.adapters.db import outbox
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.redis import call
 from sluice_core.domain import keys
-from sluice_core.runtime.broker import Place, SluiceBroker
+from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.publisher import to_message
 
 log = structlog.get_logger(__name__)
@@ -73,12 +73,11 @@ def republish_lost(
         if not rows:
             return lost
         after_id = rows[-1].id
-        places = broker.places([(row.queue, row.id) for row in rows])
-        absent = [row for row in rows if places[row.id] is Place.ABSENT]
+        absent = broker.absent([(row.queue, row.id) for row in rows])
         if absent:
-            broker.publish_many([to_message(row) for row in absent])
+            broker.publish_many([to_message(row) for row in rows if row.id in absent])
             with write(engine) as connection:
-                outbox.mark_published(connection, [row.id for row in absent], now)
+                outbox.mark_published(connection, sorted(absent), now)
             lost += len(absent)
 
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db import engine as db
 from sluice_core.adapters.db import figures
-from sluice_core.runtime.broker import Place, QueueStats, SluiceBroker
+from sluice_core.runtime.broker import QueueStats, SluiceBroker
 from sluice_core.runtime.broker.names import ALL_QUEUES
 
 #: Due orders that are looked for in Redis, if there are any.
@@ -110,9 +110,9 @@ def _without_those_in_redis(
     orders: list[tuple[str, str]] = read(
         lambda connection: figures.oldest_unpublished(connection, limit=SAMPLE, now=now)
     )
-    places = broker.places(orders) if orders else {}
+    gone = broker.absent(orders)
     asked = Counter(queue for queue, _ in orders)
-    absent = Counter(queue for queue, order in orders if places[order] is Place.ABSENT)
+    absent = Counter(queue for queue, order in orders if order in gone)
     return {
         queue: replace(of, due=-(-of.due * absent[queue] // asked[queue])) if asked[queue] else of
         for queue, of in rows.items()

@@ -1,7 +1,7 @@
 """Messages between the database and the workers: dramatiq on Redis, one consumer per process."""
 
 from sluice_core.runtime.broker.actors import declare_actor
-from sluice_core.runtime.broker.broker import Outgoing, Place, QueueStats, SluiceBroker
+from sluice_core.runtime.broker.broker import Outgoing, QueueStats, SluiceBroker
 from sluice_core.runtime.broker.consumer import FetchRules
 from sluice_core.runtime.broker.worker import Health, StageWorker
 
@@ -9,7 +9,6 @@ __all__ = [
     "FetchRules",
     "Health",
     "Outgoing",
-    "Place",
     "QueueStats",
     "SluiceBroker",
     "StageWorker",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import dramatiq
@@ -15,7 +14,13 @@ from dramatiq.message import Message
 
 from sluice_core.adapters.redis import call
 from sluice_core.domain.explain import Sight
-from sluice_core.runtime.broker.names import ALL_QUEUES, NAMESPACE, PAUSED, fair_key
+from sluice_core.runtime.broker.names import (
+    ALL_QUEUES,
+    NAMESPACE,
+    PAUSED,
+    fair_key,
+    messages_key,
+)
 from sluice_core.runtime.broker.scripts import Scripts
 
 if TYPE_CHECKING:
@@ -28,14 +33,6 @@ PUBLISH_BATCH = 200
 
 #: Seconds without a sign of life after which a worker's messages go back.
 DEAD_AFTER = 15.0
-
-
-class Place(StrEnum):
-    """Where a message is."""
-
-    WAITING = "waiting"
-    IN_FLIGHT = "in_flight"
-    ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class SluiceBroker(dramatiq.Broker):
         return fresh
 
     def enqueue(self, message: Message[object], *, delay: int | None = None) -> Message[object]:
-        """The door of dramatiq itself door, kept for its actors' `send`; a delay is refused.
+        """Dramatiq's own door, kept for its actors' `send`; a delay is refused.
 
         Raises:
             ValueError: the message is to be delayed, or has positional arguments.
@@ -144,19 +141,23 @@ class SluiceBroker(dramatiq.Broker):
                 found = self.client.lpos(f"{NAMESPACE}:{queue}", message_id)
         return None if found is None else int(found)  # type: ignore[arg-type]  # one rank asked
 
-    def place(self, message_id: str, queue: str) -> Place:
-        """Where one message is."""
-        return self.places([(queue, message_id)])[message_id]
+    def absent(self, entries: Sequence[tuple[str, str]]) -> frozenset[str]:
+        """Ids of those (queue, id) that neither wait nor are with a worker.
 
-    def places(self, entries: Sequence[tuple[str, str]]) -> dict[str, Place]:
-        """Where many (queue, id) are, by id, all at one moment."""
-        found = self.scripts.place(entries)
-        return {
-            message_id: Place(place) for (_, message_id), place in zip(entries, found, strict=True)
-        }
+        One look-up each, however many wait: to find one in its list, Redis walks through it.
+        """
+        with call(), self.client.pipeline(transaction=False) as pipe:
+            for queue, message_id in entries:
+                pipe.hexists(messages_key(queue), message_id)
+            known = pipe.execute()
+        return frozenset(
+            message_id
+            for (_, message_id), is_known in zip(entries, known, strict=True)
+            if not is_known
+        )
 
     def sights(self, entries: Sequence[tuple[str, str]]) -> list[Sight]:
-        """All that is known of each (queue, id), at one moment."""
+        """All that is known of each (queue, id), at one moment; for few: it walks their lists."""
         return [
             Sight(
                 place=place,

@@ -14,6 +14,11 @@ ALL_QUEUES = tuple(queue for actor in Actor for queue in queues_of(actor))
 PAUSED = f"{NAMESPACE}:__paused__"
 
 
+def messages_key(queue: str) -> str:
+    """Hash id -> message, of those that wait and those with a worker."""
+    return f"{NAMESPACE}:{queue}.msgs"
+
+
 def wake_key(queue: str) -> str:
     """List of tokens: idle workers of this queue block on it."""
     return f"{NAMESPACE}:__wake__.{queue}"

@@ -25,7 +25,6 @@ _NAMES = (
     "reap",
     "beat",
     "stats",
-    "place",
     "remove",
     "sight",
     "pause",
@@ -118,11 +117,6 @@ class Scripts:
     def stats(self, queues: Sequence[str]) -> list[tuple[int, int, int]]:
         """(waiting, in flight, age of the next message in ms or -1) per queue."""
         return [(row[0], row[1], row[2]) for row in self._run("stats", queues)]
-
-    def place(self, entries: Iterable[tuple[str, str]]) -> list[str]:
-        """`waiting`, `in_flight` or `absent` for each (queue, id)."""
-        args = [part for entry in entries for part in entry]
-        return [place.decode() for place in self._run("place", args)]
 
     def sight(self, entries: Iterable[tuple[str, str]]) -> list[tuple[str, int, int, str]]:
         """(place, how many come first or -1, times handed out, holder or "") per (queue, id)."""

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from dramatiq import Broker
     from dramatiq.broker import MessageProxy
 
+#: What a line says by itself; a message that carries one of these must not say otherwise.
+_OWN = frozenset({"stage", "queue", "message_id", "tries", "event", "traceparent", "trace_id"})
+
 
 class LogContext(dramatiq.Middleware):
     """Binds stage, queue, message id, times delivered and the ids that the message carries."""
@@ -40,6 +43,3 @@ class LogContext(dramatiq.Middleware):
 
     def after_skip_message(self, broker: Broker, message: MessageProxy) -> None:  # noqa: ARG002  # hook
         tracing.leave()
-
-
-_OWN = frozenset({"stage", "queue", "message_id", "tries", "event", "traceparent", "trace_id"})
