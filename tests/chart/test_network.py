@@ -10,6 +10,17 @@ from tests.chart.objects import of_kind, pods
 from tests.chart.render import render
 
 KUBE_SYSTEM = {"kubernetes.io/metadata.name": "kube-system"}
+#: Where pods of a cluster look names up, as a network plug-in sees it: other pods, by namespace, or
+#: an address; and the port.
+DNS = {
+    "kubeadm": ({"namespace": KUBE_SYSTEM}, 53),
+    "nodelocal, its own address": ("169.254.20.10", 53),
+    "nodelocal, the address of the Service": ("10.96.0.10", 53),
+    "cloud dns of gke": ("169.254.169.254", 53),
+    "gke, services at public addresses": ("34.118.224.10", 53),
+    "eks of ipv6": ("fd12:3456::a", 53),
+    "openshift": ({"namespace": {"kubernetes.io/metadata.name": "openshift-dns"}}, 5353),
+}
 
 
 def matches(selector, labels):
@@ -42,7 +53,7 @@ class Net:
         self.policies = [p["spec"] for p in of_kind(objects, "NetworkPolicy").values()]
         self.labels = {name: t["metadata"]["labels"] for name, t in pods(objects)}
 
-    def _one_way(self, direction, name, other, port):
+    def _one_way(self, direction, name, other, port, protocol="TCP"):
         labels = self.labels[name]
         own = [
             p
@@ -53,9 +64,11 @@ class Net:
         key = "to" if direction == "Egress" else "from"
         for policy in own:
             for rule in policy.get(direction.lower(), ()):
-                ports = [p["port"] for p in rule.get("ports", ())]
+                # A rule whose list of ports is there and empty is one for all ports.
+                given = rule.get("ports") or ()
+                ports = [p["port"] for p in given if p["protocol"] == protocol]
                 peers = rule.get(key)
-                if (not ports or port in ports) and (
+                if (not given or port in ports) and (
                     peers is None or any(is_peer(peer, other) for peer in peers)
                 ):
                     return True
@@ -68,6 +81,10 @@ class Net:
                 self._one_way("Ingress", target, self.labels[source], port)
             )
         return self._one_way("Egress", source, target, port)
+
+    def asks(self, source, server, port):
+        """Whether a pod of ours may look names up there, by either protocol."""
+        return all(self._one_way("Egress", source, server, port, p) for p in ("UDP", "TCP"))
 
     def accepts(self, target, stranger, port):
         return self._one_way("Ingress", target, stranger, port)
@@ -123,9 +140,38 @@ def test_all_of_ours_reach_their_stores_and_names(trial):
         assert trial.reaches(name, "sluice-postgresql", 5432), name
         assert trial.reaches(name, "sluice-redis", 6379), name
         assert trial.reaches(name, "sluice-s3", 8333), name
-        assert trial._one_way("Egress", name, {"namespace": KUBE_SYSTEM}, 53), name  # noqa: SLF001
+        assert trial.asks(name, {"namespace": KUBE_SYSTEM}, 53), name
     [job] = [name for name in trial.labels if "migrate" in name]
     assert trial.reaches(job, "sluice-postgresql", 5432)
+
+
+@pytest.mark.parametrize("cluster", DNS)
+def test_names_are_found_in_any_cluster(trial, cluster):
+    """Without names nothing starts, and which of these a cluster has can't be seen from here."""
+    for name in trial.labels:
+        assert trial.asks(name, *DNS[cluster]), name
+    # Where names are looked up nothing else is had, the credentials of the node least of all.
+    for name in OURS:
+        assert not trial.reaches(name, "169.254.169.254", 80), name
+
+
+def test_where_names_are_looked_up_can_be_narrowed():
+    net = Net(render("production"))
+    for name in OURS:
+        assert net.asks(name, *DNS["kubeadm"]), name
+        assert not net.asks(name, *DNS["openshift"]), name
+    assert not net.reaches("sluice-transcoder", "93.184.215.14", 53)
+
+
+def test_a_pod_without_keys_gets_its_identity_of_the_bucket_on_eks():
+    here = "169.254.170.23"
+    bucket = {"url": "s3://media"}
+    with_keys = Net(render("minimal", storage={**bucket, "existingSecret": "keys"}))
+    net = Net(render("minimal", storage=bucket))
+    for name in OURS:
+        assert net.reaches(name, here, 80), name
+        assert not net.reaches(name, "169.254.169.254", 80), name
+        assert not with_keys.reaches(name, here, 80), name
 
 
 def test_stores_let_nobody_else_in(trial):

@@ -446,6 +446,18 @@ def test_the_role_names_what_it_scales_and_no_more():
             assert sorted(rule["resourceNames"]) == sorted(workers)
 
 
+def test_what_others_scale_the_autoscaler_may_only_look_at():
+    by_hand = {"transcoder": {"autoscaling": {"enabled": False}}}
+    for objects, expected in (
+        (render("keda"), []),
+        (render("minimal", workers=by_hand), ["sluice-downloader", "sluice-parser"]),
+    ):
+        rules = of_kind(objects, "Role")["sluice-autoscaler"]["rules"]
+        named = {rule["resources"][0]: rule.get("resourceNames") for rule in rules}
+        assert len(named["deployments"]) == 3
+        assert named.get("deployments/scale", []) == expected
+
+
 def test_owned_settings_are_really_set_by_the_chart():
     given = set()
     for case in ("minimal", "production"):

@@ -25,6 +25,10 @@ WRONG = [
     ({"image": {"repository": ""}}, "repository"),
     ({"egress": {"proxy": "proxy:3128"}}, "proxy"),
     ({"networkPolicy": {"apiFrom": [{"namespace": "x"}]}}, "namespace"),
+    # A rule without ports is one for all ports.
+    ({"networkPolicy": {"stores": {"ports": []}}}, "stores"),
+    ({"networkPolicy": {"apiServer": {"ports": []}}}, "apiServer"),
+    ({"networkPolicy": {"dns": {"ports": []}}}, "dns"),
     ({"api": {"resources": {"limits": {"memory": "1 GB"}}}}, "memory"),
     ({"podMonitor": {"interval": "often"}}, "interval"),
 ]

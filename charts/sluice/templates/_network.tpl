@@ -2,11 +2,15 @@
 
 {{- define "sluice.dnsEgress" -}}
 {{- $dns := .Values.networkPolicy.dns -}}
-- to:
-    {{- toYaml $dns.to | nindent 4 }}
-  ports:
-    - {protocol: UDP, port: {{ $dns.port }}}
-    - {protocol: TCP, port: {{ $dns.port }}}
+- ports:
+    {{- range $dns.ports }}
+    - {protocol: UDP, port: {{ . }}}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+  {{- with $dns.to }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end -}}
 
 {{- define "sluice.storesEgress" -}}
@@ -29,5 +33,10 @@
   to:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- end }}
+{{- if not (or (include "sluice.dev.s3" .) .Values.storage.existingSecret) }}
+# Where EKS tells pods their own identity, on each node; without a pod's token it answers nobody.
+- to: [{ipBlock: {cidr: 169.254.170.23/32}}, {ipBlock: {cidr: "fd00:ec2::23/128"}}]
+  ports: [{protocol: TCP, port: 80}]
 {{- end }}
 {{- end -}}
