@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import ssl
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kubernetes.config import incluster_config
 
 from sluice_autoscaler import kube as module
 from sluice_autoscaler.cluster import ClusterError, Fault
@@ -99,6 +103,27 @@ def test_pods_are_those_of_the_selector_that_neither_ended_nor_are_about_to(
     assert (pod.name, pod.ready, pod.alive, pod.cost, pod.mark) == ("p2", True, True, 0, "")
 
 
+def test_pods_that_were_evicted_hide_none_that_live(
+    cluster: Any, kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come first in the alphabet, and are more than one list may hold."""
+    monkeypatch.setattr(module, "MAX_PODS", 3)
+    cluster.workload(2)
+    for number in range(5):
+        cluster.pod(f"evicted-{number}", phase="Failed", ready=False, alive=False)
+    assert [pod.name for pod in kube.pods(kube.workload(W).selector)] == ["p0", "p1"]
+
+
+def test_a_list_that_was_cut_off_is_no_list(
+    cluster: Any, kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_PODS", 3)
+    cluster.workload(4)
+    with pytest.raises(ClusterError, match="more than 3 pods") as caught:
+        kube.pods(kube.workload(W).selector)
+    assert caught.value.fault is Fault.REFUSED
+
+
 def test_annotations_come_and_go(cluster: Any, kube: Kube) -> None:
     cluster.workload(1)
     kube.annotate("p0", {"a": "1", "b": "2"})
@@ -154,6 +179,58 @@ def test_times_of_a_lease_always_have_a_fraction(
     given_back = kube.write_lease("x", "", duration=1, over=renewed)
     assert given_back.holder == ""
     assert kube.write_lease("x", "other", duration=5, over=given_back).transitions == 3
+
+
+@pytest.fixture
+def inside(
+    cluster: Any,
+    certificate: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """As in a pod: an API server with TLS that asks for a token; returns the token's file."""
+    cluster.stop_server()
+    cluster.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    cluster.tls.load_cert_chain(*certificate)
+    cluster.start_server()
+    token, namespace = tmp_path / "token", tmp_path / "namespace"
+    token.write_text("first")
+    namespace.write_text(f"{cluster.namespace}\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(certificate[0]))
+    monkeypatch.setattr(module, "_NAMESPACE_FILE", str(namespace))
+    return token
+
+
+def test_a_pod_shows_its_own_token_and_the_one_that_follows(
+    cluster: Any, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet writes another one within the hour, and the first is good no more."""
+    cluster.api.tokens = {"first"}
+    kube = module.connect("")
+    assert kube.namespace == cluster.namespace
+    cluster.workload(1)
+    assert kube.workload(W).replicas == 1
+
+    cluster.api.tokens = {"second"}
+    with pytest.raises(ClusterError) as caught:
+        kube.workload(W)
+    assert caught.value.fault is Fault.DENIED
+
+    inside.write_text("second")
+    later = dt.datetime.now() + dt.timedelta(minutes=2)  # noqa: DTZ005  # as the client counts
+
+    class Later(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:
+            return later if tz is None else dt.datetime.now(tz)
+
+    monkeypatch.setattr(
+        incluster_config, "datetime", SimpleNamespace(datetime=Later, timedelta=dt.timedelta)
+    )
+    assert kube.workload(W).replicas == 1
 
 
 def test_no_cluster_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

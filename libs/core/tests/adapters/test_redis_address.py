@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import os
 import socket
 import ssl
@@ -14,9 +12,6 @@ from contextlib import closing, suppress
 
 import pytest
 import redis as redis_library
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from sluice_core.adapters.binaries import redis_server_path
 from sluice_core.adapters.redis import call, check, connect, connect_broker
@@ -150,38 +145,6 @@ def test_no_sentinel_answers():
     url = f"redis+sentinel://127.0.0.1:{free_port()}/queue"
     with connect(url) as client, pytest.raises(ConfigError, match="does not answer"):
         check(client)
-
-
-@pytest.fixture
-def certificate(tmp_path):
-    """One's own authority for 127.0.0.1, as a PEM file with its key in another."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sluice test")])
-    now = dt.datetime.now(dt.UTC)
-    day = dt.timedelta(days=1)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert, secret = tmp_path / "ca.crt", tmp_path / "tls.key"
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return cert, secret
 
 
 @pytest.fixture

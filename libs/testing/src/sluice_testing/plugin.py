@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sluice_testing.certificates import certificate
 from sluice_testing.clips import make, media
 from sluice_testing.database import database_url, engine, sqlite_template
 from sluice_testing.fixtures_site import sample_site
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "certificate",
     "database_url",
     "engine",
     "make",

@@ -20,6 +20,8 @@ from sluice_core.domain.errors import ConfigError
 TIMEOUT = (2.0, 5.0)
 #: Pods that one pool may have.
 MAX_PODS = 2_000
+#: Evicted pods stay in the cluster as failed ones, by the thousand where nobody clears them away.
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 #: Where a pod finds its own namespace.
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -59,6 +61,7 @@ class Kube:
                 self._core.list_namespaced_pod(
                     self.namespace,
                     label_selector=selector,
+                    field_selector=NOT_ENDED,
                     limit=MAX_PODS,
                     _request_timeout=TIMEOUT,
                 )
@@ -232,13 +235,11 @@ def to_workload(found: Any) -> Workload:
 
 
 def to_pods(found: Any) -> list[Pod]:
-    """Of a list of pods as read those that are neither ended nor about to end."""
-    return [
-        to_pod(pod)
-        for pod in found.items
-        if pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in {"Succeeded", "Failed"}
-    ]
+    """Of a list of pods as read those that are not about to end."""
+    if found.metadata._continue:  # noqa: SLF001  # the client's name for `continue`
+        # Half of the pods is no picture of a pool.
+        raise ClusterError(Fault.REFUSED, f"more than {MAX_PODS} pods")
+    return [to_pod(pod) for pod in found.items if pod.metadata.deletion_timestamp is None]
 
 
 def to_pod(found: Any) -> Pod:

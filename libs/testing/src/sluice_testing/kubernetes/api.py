@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class Api:
         self.faults = faults
         #: None allows everything.
         self.rules: list[Rule] | None = None
+        #: Bearer tokens that are good now; None: nobody is asked for one.
+        self.tokens: set[str] | None = None
         #: Called before a pod's deletion is answered.
         self.on_delete: Callable[[str], None] = lambda _name: None
         #: Every request that was let in.
@@ -87,6 +90,17 @@ class Api:
             verb = "get" if name else "watch" if "watch" in query else "list"
         resource = match["resource"] + (f"/{sub}" if sub else "")
         return Request(verb, group, resource, name, time.monotonic())
+
+    def authenticate(self, header: str) -> None:
+        """Refuse whoever shows no good token in the header Authorization.
+
+        Raises:
+            RefusedError: 401.
+
+        """
+        kind, _, token = header.partition(" ")
+        if self.tokens is not None and (kind.lower() != "bearer" or token not in self.tokens):
+            raise RefusedError(401, "Unauthorized", "Unauthorized")
 
     def authorize(self, request: Request) -> None:
         """Refuse what no rule allows.
@@ -120,7 +134,7 @@ class Api:
         if request.base not in _KINDS or "/" in request.resource:
             raise RefusedError(404, "NotFound", f"no resource {request.resource}")
         if request.verb == "list":
-            return self._list(request, query.get("labelSelector", [""])[0])
+            return self._list(request, {key: values[0] for key, values in query.items()})
         if request.verb == "get":
             return self._typed(request, self.store.get(request.resource, request.name))
         if request.resource == "leases" and request.verb in {"create", "update"}:
@@ -137,14 +151,25 @@ class Api:
         version, kind = _KINDS[request.base]
         return {"apiVersion": version, "kind": kind, **item}
 
-    def _list(self, request: Request, selector: str) -> Object:
+    def _list(self, request: Request, query: dict[str, str]) -> Object:
         items, version = self.store.list(request.resource)
-        chosen = [o for o in items if selects(selector, o["metadata"].get("labels", {}))]
+        labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+        chosen = [
+            item
+            for item in sorted(items, key=lambda item: str(item["metadata"]["name"]))
+            if selects(labels, item["metadata"].get("labels", {}))
+            and selects(fields, _selectable(item))
+        ]
+        metadata = {"resourceVersion": version}
+        limit = int(query.get("limit", "0"))
+        if limit and len(chosen) > limit:
+            metadata["continue"] = "the-rest"
+            del chosen[limit:]
         api_version, kind = _KINDS[request.base]
         return {
             "apiVersion": api_version,
             "kind": f"{kind}List",
-            "metadata": {"resourceVersion": version},
+            "metadata": metadata,
             "items": chosen,
         }
 
@@ -194,16 +219,26 @@ class Api:
         return self._typed(request, write("leases", body))
 
 
+def _selectable(item: Object) -> dict[str, str]:
+    """Fields of a pod that a field selector may name, as far as anybody here does."""
+    return {
+        "metadata.name": item["metadata"]["name"],
+        "status.phase": item.get("status", {}).get("phase", ""),
+    }
+
+
 class Server(ThreadingHTTPServer):
     """One run of the API server; the state outlives it."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, api: Api, port: int) -> None:
+    def __init__(self, api: Api, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.api = api
         self.open: set[Any] = set()
         super().__init__(("127.0.0.1", port), _Handler)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
 
     def shutdown_request(self, request: Any) -> None:
         self.open.discard(request)
@@ -232,6 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
             request = api.parse(self.command, url.path, query)
             if self._meet_fault(request):
                 return
+            api.authenticate(self.headers.get("Authorization") or "")
             api.authorize(request)
             api.requests.append(request)
             self._check_type(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import time
 from pathlib import Path
 from threading import Thread
@@ -36,6 +37,8 @@ class FakeCluster:
         self._server: Server | None = None
         self._thread: Thread | None = None
         self.port = 0
+        #: Set before the start: speak TLS by this.
+        self.tls: ssl.SSLContext | None = None
 
     def start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,7 @@ class FakeCluster:
 
     def start_server(self) -> None:
         """Begin to answer, on the port of last time."""
-        self._server = Server(self.api, self.port)
+        self._server = Server(self.api, self.port, self.tls)
         self.port = int(self._server.server_address[1])
         self._thread = Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
