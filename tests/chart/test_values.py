@@ -54,6 +54,10 @@ TOGETHER = [
     ({"redis": {"url": "redis://r", "existingSecret": "s"}}, "not both"),
     ({"workers": {"parser": {"autoscaling": {"minReplicas": 5}}}}, "workers.parser"),
     ({"workers": {"downloader": {"autoscaling": {"maxReplicas": 50}}}}, "maxConnections"),
+    (
+        {"workers": {"downloader": {"resources": {"limits": {"ephemeral-storage": "20Gi"}}}}},
+        "workers.downloader.resources.limits.ephemeral-storage",
+    ),
     ({"workers": {"parser": {"enabled": False}}}, "No pool of workers takes the lane critical"),
     ({"workers": {"parser": {"lanes": ["high"]}}}, "the lane critical of the stage parse"),
     ({"workers": {"more": {"stage": "parse", "lanes": ["low"]}}}, "both take the lane low"),

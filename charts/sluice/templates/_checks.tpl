@@ -28,6 +28,8 @@
 {{- $pool := include "sluice.pool" (dict "root" $ "name" $name) | fromYaml -}}
 {{- if $pool.enabled -}}
 {{- if gt (int $pool.autoscaling.minReplicas) (int $pool.autoscaling.maxReplicas) }}{{ fail (printf "workers.%s.autoscaling.minReplicas is above maxReplicas." $name) }}{{ end -}}
+{{- $disk := dig "limits" "ephemeral-storage" "" $pool.resources -}}
+{{- if and $disk (not $pool.scratch.storageClassName) (lt (include "sluice.bytes" $disk | int64) (add (include "sluice.bytes" $pool.scratch.size | int64) 1073741824)) }}{{ fail (printf "workers.%s.resources.limits.ephemeral-storage must be 1Gi above scratch.size, for what lies in /tmp: Kubernetes ends a pod that is over it." $name) }}{{ end -}}
 {{- $connections = add $connections (mul (include "sluice.mostReplicas" (dict "root" $ "pool" $pool) | int) (include "sluice.workerConnections" $pool | int)) -}}
 {{- end -}}
 {{- end -}}

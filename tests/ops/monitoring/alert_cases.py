@@ -143,8 +143,8 @@ CASES: dict[str, Case] = {
         silent=19, fires=20, value="3.069Gi",
     ),
     "SluiceScratchLow": Case(
-        {"sluice_scratch_free_bytes": "2000000000x9 1073741824x30"},
-        silent=19, fires=20, value="1Gi", process=True,
+        {"sluice_scratch_free_bytes": "1000000000x9 536870912x30"},
+        silent=19, fires=20, value="512Mi", process=True,
     ),
     "SluiceJobsStuck": Case({"sluice_jobs_stuck": "0x9 2x20"}, silent=14, fires=15, value="2"),
     "SluiceNoLeader": Case({"sluice_scheduler_leader": "1x9 0x20"}, silent=11, fires=12),

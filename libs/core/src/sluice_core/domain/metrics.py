@@ -111,7 +111,8 @@ _ALL = (
     Metric("redis_noeviction", _G, _I, "1 while Redis evicts nothing, as it must.", {}),
     Metric("storage_free_bytes", _G, _I,
            "Free space of the folder of finished files; absent with object storage.", {}),
-    Metric("scratch_free_bytes", _G, _P, "Free space of this process' folder of running work.", {}),
+    Metric("scratch_free_bytes", _G, _P,
+           "Free space of this process' folder of running work, within SCRATCH_SIZE.", {}),
     Metric("disk_reserve_bytes", _G, _I, "Space that must stay free: MIN_FREE_BYTES.", {}),
     # -- queues --------------------------------------------------------------------------------
     Metric("queue_messages", _G, _I,

@@ -7,7 +7,6 @@ Kubernetes that is told so would take busy workers first.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import structlog
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.broker import StageWorker
+from sluice_core.runtime.disk import free_within
 
 if TYPE_CHECKING:
     from sluice_core.adapters.metrics import MetricsPort
@@ -46,8 +46,8 @@ class Probes:
         from sluice_core.adapters import metrics  # noqa: PLC0415
 
         self.metrics = metrics.WorkerMetrics()
-        scratch = settings.store.scratch_dir
-        self.metrics.scratch_from(lambda: _free(scratch))
+        scratch, free = settings.store.scratch_dir, free_within(settings.store.scratch_size)
+        self.metrics.scratch_from(lambda: float(free(scratch)))
         self._port = metrics.MetricsPort(
             [self.metrics.registry],
             host=settings.metrics.metrics_host,
@@ -90,7 +90,3 @@ class Probes:
     def close(self) -> None:
         if self._port is not None:
             self._port.close()
-
-
-def _free(folder: object) -> float:
-    return float(shutil.disk_usage(str(folder)).free)
