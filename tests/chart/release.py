@@ -35,6 +35,7 @@ KINDS = {
         "services": "Service",
     },
     "apps/v1": {"deployments": "Deployment"},
+    "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
     "batch/v1": {"jobs": "Job"},
     "keda.sh/v1alpha1": {
         "scaledobjects": "ScaledObject",

@@ -189,6 +189,27 @@ def test_no_replicas_where_something_scales(objects, case):
         assert ("replicas" in deployment["spec"]) == (case not in scaled), name
 
 
+def test_what_others_scale_has_no_number_in_the_manifest():
+    """With one, Helm 3 sets it back at each upgrade, and Helm 4 refuses the upgrade."""
+    fixed = {"parser": {"autoscaling": {"enabled": False}, "replicas": 3}}
+    objects = render(
+        "minimal",
+        autoscaler={"mode": "external"},
+        workers=fixed,
+        api={"autoscaling": {"enabled": True}},
+        database={"maxConnections": 200},
+    )
+    numbers = {n: d["spec"].get("replicas") for n, d in of_kind(objects, "Deployment").items()}
+    assert numbers["sluice-downloader"] is numbers["sluice-transcoder"] is None
+    assert numbers["sluice-parser"] == 3
+    assert numbers["sluice-api"] is None
+    [scaler] = of_kind(objects, "HorizontalPodAutoscaler").values()
+    assert scaler["spec"]["scaleTargetRef"]["name"] == "sluice-api"
+    # Ours still tells which pods are idle, and scales nothing.
+    pools = json.loads(of_kind(objects, "ConfigMap")["sluice-autoscaler"]["data"]["pools.json"])
+    assert not any(pool["autoscaling"]["enabled"] for pool in pools.values())
+
+
 def test_workers_get_the_grace_that_their_drain_takes(objects):
     drained = 0
     for name, template, container in containers(objects):
@@ -453,6 +474,7 @@ def test_what_others_scale_the_autoscaler_may_only_look_at():
     by_hand = {"transcoder": {"autoscaling": {"enabled": False}}}
     for objects, expected in (
         (render("keda"), []),
+        (render("minimal", autoscaler={"mode": "external"}), []),
         (render("minimal", workers=by_hand), ["sluice-downloader", "sluice-parser"]),
     ):
         rules = of_kind(objects, "Role")["sluice-autoscaler"]["rules"]

@@ -93,10 +93,11 @@ def test_the_first_key_and_trial_passwords_stay(server):
     assert server.cluster.kind("Secret")["sluice-api-key"]["data"]["api-key"] == key
 
 
-def test_an_upgrade_leaves_the_number_of_pods_alone(server):
-    done(server.helm("install"))
+@pytest.mark.parametrize("mode", ["builtin", "external"])
+def test_an_upgrade_leaves_the_number_of_pods_alone(server, mode):
+    done(server.helm("install", "--set", f"autoscaler.mode={mode}"))
     server.cluster.kind("Deployment")["sluice-downloader"]["spec"]["replicas"] = 7
-    done(server.helm("upgrade", "--set", "image.tag=v9"))
+    done(server.helm("upgrade", "--set", f"image.tag=v9,autoscaler.mode={mode}"))
     assert image(server, "downloader").endswith("sluice-downloader:v9")
     assert server.cluster.kind("Deployment")["sluice-downloader"]["spec"]["replicas"] == 7
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -92,6 +93,21 @@ def test_versions_agree():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == version("sluice-core")
     assert set(CASES) == {p.name.removesuffix("-values.yaml") for p in (CHART / "ci").iterdir()}
+
+
+def test_another_chart_may_have_this_one_among_its_dependencies(tmp_path):
+    """helm hands it `global` then, and the condition that switches it."""
+    dependency = {"name": "sluice", "version": "0.1.0", "condition": "sluice.enabled"}
+    parent = {"apiVersion": "v2", "name": "all", "version": "1.0.0", "dependencies": [dependency]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(parent))
+    shutil.copytree(CHART, tmp_path / "charts" / "sluice")
+    names = {
+        on: [o["metadata"]["name"] for o in parse(run("template", "all", str(tmp_path), *values))]
+        for on in ("true", "false")
+        for values in [("--set", f"sluice.enabled={on},global.registry=x")]
+    }
+    assert "all-sluice-api" in names["true"]
+    assert not names["false"]
 
 
 def test_long_release_names_fit():

@@ -54,6 +54,8 @@ TOGETHER = [
     ({"redis": {"url": "redis://r", "existingSecret": "s"}}, "not both"),
     ({"workers": {"parser": {"autoscaling": {"minReplicas": 5}}}}, "workers.parser"),
     ({"workers": {"downloader": {"autoscaling": {"maxReplicas": 50}}}}, "maxConnections"),
+    ({"api": {"autoscaling": {"enabled": True, "maxReplicas": 50}}}, "maxConnections"),
+    ({"api": {"autoscaling": {"enabled": True, "minReplicas": 6}}}, "api.autoscaling"),
     (
         {"workers": {"downloader": {"resources": {"limits": {"ephemeral-storage": "20Gi"}}}}},
         "workers.downloader.resources.limits.ephemeral-storage",

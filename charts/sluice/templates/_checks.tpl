@@ -23,7 +23,9 @@
 {{- if not (hasKey $taken $lane) }}{{ fail (printf "No pool of workers takes the lane %s of the stage %s: what is sent there would wait for ever." $lane $stage) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- $connections := add 1 (mul (add $v.api.replicas $v.scheduler.replicas) $v.database.pool) -}}
+{{- $own := $v.api.autoscaling -}}
+{{- if and $own.enabled (gt (int $own.minReplicas) (int $own.maxReplicas)) }}{{ fail "api.autoscaling.minReplicas is above maxReplicas." }}{{ end -}}
+{{- $connections := add 1 (mul (add ($own.enabled | ternary $own.maxReplicas $v.api.replicas) $v.scheduler.replicas) $v.database.pool) -}}
 {{- range $name, $_ := $v.workers -}}
 {{- $pool := include "sluice.pool" (dict "root" $ "name" $name) | fromYaml -}}
 {{- if $pool.enabled -}}
