@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import structlog
 
 from sluice_autoscaler.cluster import ClusterError, Fault
-from sluice_autoscaler.leader import Leader
+from sluice_autoscaler.elector import KubernetesElector
 from sluice_autoscaler.pool import Pool
 from sluice_autoscaler.reading import Reading, take_reading
 from sluice_core.adapters.metrics import AutoscalerMetrics
@@ -39,9 +39,14 @@ class Loop:
     """Leads or watches, reads once, and gives every pool its turn."""
 
     def __init__(
-        self, *, leader: Leader, stores: Stores, pools: Sequence[Pool], metrics: AutoscalerMetrics
+        self,
+        *,
+        elector: KubernetesElector,
+        stores: Stores,
+        pools: Sequence[Pool],
+        metrics: AutoscalerMetrics,
     ) -> None:
-        self._leader = leader
+        self._elector = elector
         self._stores = stores
         self._pools = pools
         self._queues = sorted({queue for pool in pools for queue in pool.config.queues})
@@ -56,13 +61,13 @@ class Loop:
         if self._leads():
             reading = self._read()
             for pool in self._pools:
-                if self._leader.leads(time.monotonic()):
+                if self._elector.leads(time.monotonic()):
                     self._turn_pool(pool, reading)
         self._finished_at = time.monotonic()
 
     def stop(self) -> None:
         """Let another one lead; marks stay, and are taken over by it."""
-        self._leader.give_back()
+        self._elector.give_back()
 
     def stuck(self) -> str:
         """Why this process can't do its work any more; empty while it can."""
@@ -72,8 +77,8 @@ class Loop:
     def _leads(self) -> bool:
         now = time.monotonic()
         if now >= self._not_before.get("lease", 0.0):
-            self._guarded("lease", lambda: self._leader.turn(now))
-        leads = self._leader.leads(time.monotonic())
+            self._guarded("lease", lambda: self._elector.turn(now))
+        leads = self._elector.leads(time.monotonic())
         self._metrics.leads(leading=leads)
         if not leads:
             # The next lead starts from what it then finds.

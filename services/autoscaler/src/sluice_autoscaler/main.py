@@ -13,7 +13,7 @@ import structlog
 
 from sluice_autoscaler import kube
 from sluice_autoscaler.config import PoolConfig, read_pools
-from sluice_autoscaler.leader import Leader
+from sluice_autoscaler.elector import KubernetesElector
 from sluice_autoscaler.loop import Loop, Stores
 from sluice_autoscaler.marks import Marks
 from sluice_autoscaler.pool import Pool
@@ -53,7 +53,7 @@ def serve(loaded: Settings) -> int:
         stores, signals = _open_stores(loaded, stack)
         metrics = AutoscalerMetrics()
         loop = Loop(
-            leader=Leader(
+            elector=KubernetesElector(
                 cluster,
                 name=loaded.autoscaler.autoscaler_lease,
                 holder=f"{loaded.log.pod_name or socket.gethostname()}-{new_id()[-6:]}",

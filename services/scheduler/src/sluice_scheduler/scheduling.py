@@ -14,7 +14,7 @@ from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import tell
 from sluice_scheduler import firing, housework
 from sluice_scheduler.chores import Chores
-from sluice_scheduler.leader import Leader
+from sluice_scheduler.elector import DatabaseElector
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ class Scheduling:
     def __init__(self, deps: StageDeps) -> None:
         self._deps = deps
         self._patience = deps.settings.scheduler.lease_patience
-        self._leader = Leader(deps.engine, holder=deps.worker_id, patience=self._patience)
+        self._elector = DatabaseElector(deps.engine, holder=deps.worker_id, patience=self._patience)
         self._chores = Chores(deps.engine, housework.tasks(deps), clock=deps.clock)
         #: Fence of the last leadership that was taken up.
         self._taken_up = 0
@@ -46,7 +46,7 @@ class Scheduling:
     def stop(self) -> None:
         """Let another one lead at once."""
         self._chores.stop(STOP_GRACE)
-        self._leader.give_back()
+        self._elector.give_back()
 
     def is_alive(self) -> bool:
         """Whether built-in tasks can run."""
@@ -54,8 +54,8 @@ class Scheduling:
 
     def lead(self) -> None:
         """Show that this process leads, or see whether it is to."""
-        self._leader.turn(time.monotonic())
-        lease = self._leader.held(time.monotonic())
+        self._elector.turn(time.monotonic())
+        lease = self._elector.held(time.monotonic())
         if lease is not None and lease.fence != self._taken_up:
             self._take_up(lease)
 
@@ -70,7 +70,7 @@ class Scheduling:
 
     def fire(self) -> None:
         """Start what is due, if this process leads."""
-        lease = self._leader.held(time.monotonic())
+        lease = self._elector.held(time.monotonic())
         if lease is None or lease.fence != self._taken_up:
             return
         now = self._deps.clock()

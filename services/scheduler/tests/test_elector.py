@@ -6,13 +6,13 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db import leases
 from sluice_core.adapters.db.engine import read, write
-from sluice_scheduler.leader import Leader
+from sluice_scheduler.elector import DatabaseElector
 
 PATIENCE = 10.0
 
 
-def leaders(engine: sa.Engine, count: int = 2) -> list[Leader]:
-    return [Leader(engine, holder=f"s{n}", patience=PATIENCE) for n in range(count)]
+def leaders(engine: sa.Engine, count: int = 2) -> list[DatabaseElector]:
+    return [DatabaseElector(engine, holder=f"s{n}", patience=PATIENCE) for n in range(count)]
 
 
 def row(engine: sa.Engine) -> leases.Lease:

@@ -9,17 +9,18 @@ from sluice_core.adapters.db import leases
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.leases import Lease
 from sluice_core.domain.errors import StoreAwayError
+from sluice_core.domain.silence import Silence
 
 log = structlog.get_logger(__name__)
 
 #: Part of the patience after which a leader that could not beat stops: well before another one
 #: may think it gone.
 STOP_AFTER = 0.5
-#: Longest gap between two looks that counts, as part of the patience: who did not look can't judge.
+#: Longest gap between two looks that counts, as part of the patience.
 MAX_STEP = 0.25
 
 
-class Leader:
+class DatabaseElector:
     """This process' view of the lease; `turn` is to be called every `patience` / 5 or so.
 
     Args:
@@ -34,9 +35,7 @@ class Leader:
         self._patience = patience
         self._held: Lease | None = None
         self._beaten_at = 0.0
-        self._seen: Lease | None = None
-        self._looked_at = 0.0
-        self._still = 0.0
+        self._silence = Silence(max_step=patience * MAX_STEP)
 
     def held(self, now: float) -> Lease | None:
         """The lease if this process leads; what is written with it must still be confirmed.
@@ -64,7 +63,7 @@ class Leader:
             with read(self._engine) as connection:
                 seen = leases.look(connection, leases.SCHEDULER)
         except StoreAwayError:
-            self._seen = None
+            self._silence.forget()
             raise
         return self._may_take(seen, now) and self._take(seen, now)
 
@@ -91,18 +90,13 @@ class Leader:
         self._forget()
 
     def _may_take(self, seen: Lease, now: float) -> bool:
-        step = min(now - self._looked_at, self._patience * MAX_STEP)
-        self._looked_at = now
-        if seen != self._seen:
-            self._seen, self._still = seen, 0.0
-            return not seen.holder
-        self._still += step
-        return not seen.holder or self._still >= self._patience
+        still = self._silence.observe(seen, now)
+        return not seen.holder or still >= self._patience
 
     def _take(self, seen: Lease, now: float) -> bool:
         with write(self._engine) as connection:
             self._held = leases.take(connection, seen, self._holder)
-        self._seen = None
+        self._silence.forget()
         if self._held is None:
             return False
         self._beaten_at = now
@@ -111,4 +105,4 @@ class Leader:
 
     def _forget(self) -> None:
         self._held = None
-        self._seen = None
+        self._silence.forget()

@@ -7,18 +7,23 @@ from typing import Any
 import pytest
 
 from sluice_autoscaler.cluster import ClusterError
-from sluice_autoscaler.leader import Leader
+from sluice_autoscaler.elector import KubernetesElector
+
+Two = tuple[KubernetesElector, KubernetesElector]
+
+
+def elector(cluster: Any, holder: str) -> KubernetesElector:
+    return KubernetesElector(cluster.kube(), name="x", holder=holder, patience=10.0)
 
 
 @pytest.fixture
-def two(cluster: Any) -> tuple[Leader, Leader]:
-    first, second = (
-        Leader(cluster.kube(), name="x", holder=name, patience=10.0) for name in ("a", "b")
-    )
-    return first, second
+def two(cluster: Any) -> Two:
+    return elector(cluster, "a"), elector(cluster, "b")
 
 
-def test_the_first_leads_and_the_other_watches(two: tuple[Leader, Leader]) -> None:
+def test_the_first_leads_and_the_other_watches(
+    two: Two,
+) -> None:
     first, second = two
     for now in range(100, 160):
         first.turn(float(now))
@@ -27,7 +32,7 @@ def test_the_first_leads_and_the_other_watches(two: tuple[Leader, Leader]) -> No
 
 
 def test_a_silent_one_is_followed_after_it_has_stopped_by_itself(
-    two: tuple[Leader, Leader],
+    two: Two,
 ) -> None:
     first, second = two
     first.turn(100.0)
@@ -43,7 +48,9 @@ def test_a_silent_one_is_followed_after_it_has_stopped_by_itself(
     assert 109.0 <= taken <= 112.0
 
 
-def test_a_frozen_one_does_not_act_when_it_wakes_up(two: tuple[Leader, Leader]) -> None:
+def test_a_frozen_one_does_not_act_when_it_wakes_up(
+    two: Two,
+) -> None:
     first, second = two
     first.turn(100.0)
     for now in range(100, 130):
@@ -54,9 +61,7 @@ def test_a_frozen_one_does_not_act_when_it_wakes_up(two: tuple[Leader, Leader]) 
     assert second.leads(130.0)
 
 
-def test_who_lost_the_lease_without_knowing_is_refused(
-    two: tuple[Leader, Leader], cluster: Any
-) -> None:
+def test_who_lost_the_lease_without_knowing_is_refused(two: Two, cluster: Any) -> None:
     first, _ = two
     first.turn(100.0)
     # As if clocks had been far apart: the other one took it at once.
@@ -67,7 +72,7 @@ def test_who_lost_the_lease_without_knowing_is_refused(
     assert not first.leads(103.0)
 
 
-def test_who_did_not_look_can_not_judge(two: tuple[Leader, Leader]) -> None:
+def test_who_did_not_look_can_not_judge(two: Two) -> None:
     first, second = two
     first.turn(100.0)
     second.turn(100.0)
@@ -78,7 +83,9 @@ def test_who_did_not_look_can_not_judge(two: tuple[Leader, Leader]) -> None:
     assert not second.leads(200.0)
 
 
-def test_one_that_ends_is_followed_at_once(two: tuple[Leader, Leader]) -> None:
+def test_one_that_ends_is_followed_at_once(
+    two: Two,
+) -> None:
     first, second = two
     first.turn(100.0)
     second.turn(100.0)
@@ -87,7 +94,7 @@ def test_one_that_ends_is_followed_at_once(two: tuple[Leader, Leader]) -> None:
     assert second.leads(101.0)
 
 
-def test_an_outage_is_no_reason_to_act(two: tuple[Leader, Leader], cluster: Any) -> None:
+def test_an_outage_is_no_reason_to_act(two: Two, cluster: Any) -> None:
     first, _ = two
     first.turn(100.0)
     cluster.stop_server()
@@ -103,7 +110,9 @@ def test_an_outage_is_no_reason_to_act(two: tuple[Leader, Leader], cluster: Any)
 
 
 def test_both_at_once(cluster: Any) -> None:
-    leaders = [Leader(cluster.kube(), name="x", holder=f"h{n}", patience=10.0) for n in range(6)]
+    leaders = [
+        KubernetesElector(cluster.kube(), name="x", holder=f"h{n}", patience=10.0) for n in range(6)
+    ]
     seen = cluster.kube().lease("x")
     assert seen is None
     for leader in leaders:

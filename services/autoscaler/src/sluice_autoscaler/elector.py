@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from sluice_autoscaler.cluster import ClusterError, Fault, LeaseRecord
+from sluice_core.domain.silence import Silence
 
 log = structlog.get_logger(__name__)
 
@@ -19,7 +20,7 @@ log = structlog.get_logger(__name__)
 STOP_AFTER = 0.6
 #: Part of the patience after which a leader renews.
 RENEW_AFTER = 0.2
-#: Longest gap between two looks that counts, as part of the patience: who did not look can't judge.
+#: Longest gap between two looks that counts, as part of the patience.
 MAX_STEP = 0.3
 
 
@@ -33,7 +34,7 @@ class Leases(Protocol):
     ) -> LeaseRecord: ...
 
 
-class Leader:
+class KubernetesElector:
     """This process' view of the Lease; `turn` is to be called every second or so.
 
     Args:
@@ -51,15 +52,13 @@ class Leader:
         self._patience = patience
         self._held: LeaseRecord | None = None
         self._renewed_at = 0.0
-        self._seen: LeaseRecord | None = None
-        self._looked_at = 0.0
-        self._still = 0.0
+        self._silence = Silence(max_step=patience * MAX_STEP)
 
     def leads(self, now: float) -> bool:
         """Whether this process may act now; `now` in own monotonic seconds."""
         if self._held is not None and now - self._renewed_at > self._patience * STOP_AFTER:
             log.warning("leadership_uncertain", lease=self._name)
-            self._held = self._seen = None
+            self._forget()
         return self._held is not None
 
     def turn(self, now: float) -> None:
@@ -90,15 +89,9 @@ class Leader:
             log.info("lease_left_behind", reason=str(exc))
 
     def _may_take(self, seen: LeaseRecord | None, now: float) -> bool:
-        step = min(now - self._looked_at, self._patience * MAX_STEP)
-        self._looked_at = now
         if seen is None or not seen.holder:
             return True
-        if seen != self._seen:
-            self._seen, self._still = seen, 0.0
-            return False
-        self._still += step
-        return self._still >= max(self._patience, seen.duration)
+        return self._silence.observe(seen, now) >= max(self._patience, seen.duration)
 
     def _write(self, over: LeaseRecord | None, now: float) -> None:
         try:
@@ -110,8 +103,12 @@ class Leader:
                 raise
             if self._held is not None:
                 log.warning("leadership_lost", lease=self._name)
-            self._held = self._seen = None
+            self._forget()
         else:
             # When it was begun, not when it was answered: another one may have seen it then.
             self._renewed_at = now
-            self._seen = None
+            self._silence.forget()
+
+    def _forget(self) -> None:
+        self._held = None
+        self._silence.forget()
