@@ -19,7 +19,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from sluice_core.adapters.binaries import ffprobe_path
+from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
 from tests.bench import metrics
@@ -74,7 +74,7 @@ class Bench:
             for file in out.iterdir():
                 subprocess.run(["sync", file], check=True)
                 subprocess.run(["sha256sum", file], check=True, stdout=subprocess.DEVNULL)
-                argv = [ffprobe_path(), "-v", "error", "-show_streams", file]
+                argv = [ffmpeg_tools().ffprobe, "-v", "error", "-show_streams", file]
                 subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
         shutil.rmtree(out)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.binaries import ffprobe_path
+from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.db.schema import artifacts, attempts, callbacks, jobs, outbox
 from sluice_core.adapters.storage import Storage
@@ -218,6 +218,6 @@ class Verdict:
 
 
 def _duration(file: Path) -> float:
-    argv = [str(ffprobe_path()), "-v", "error", "-of", "json", "-show_format", str(file)]
+    argv = [str(ffmpeg_tools().ffprobe), "-v", "error", "-of", "json", "-show_format", str(file)]
     done = subprocess.run(argv, capture_output=True, check=True, timeout=60)
     return float(json.loads(done.stdout)["format"]["duration"])

@@ -8,8 +8,10 @@ import subprocess
 
 import pytest
 
-from sluice_core.adapters.binaries import ffprobe_path
+from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_testing.site.catalog import samples
+
+FFPROBE = ffmpeg_tools().ffprobe
 
 SINGLE = [s for s in samples() if s.expect.error is None and s.expect.entries == 1]
 MANY = [s for s in samples() if s.expect.error is None and s.expect.entries > 1]
@@ -18,7 +20,16 @@ WRONG = [s for s in samples() if s.expect.error is not None]
 
 def probe(data: bytes) -> dict:
     """ffprobe's view of a file."""
-    argv = [ffprobe_path(), "-v", "error", "-of", "json", "-show_format", "-show_streams", "-"]
+    argv = [
+        FFPROBE,
+        "-v",
+        "error",
+        "-of",
+        "json",
+        "-show_format",
+        "-show_streams",
+        "-",
+    ]
     done = subprocess.run(argv, input=data, capture_output=True, check=True, timeout=60)
     return json.loads(done.stdout)
 

@@ -18,6 +18,7 @@ from sluice_core.domain.paths import RunId
 from sluice_core.domain.presets import Preset, VideoEncode, load_presets
 from sluice_core.runtime.children.spec import LOCK_NAME
 from sluice_core.runtime.pieces import Owner
+from sluice_testing.clips import picture_times
 from sluice_transcoder import segments
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.kept import Shelf
@@ -110,21 +111,6 @@ def encoded(logs: list[dict[str, object]]) -> list[object]:
     return [line["number"] for line in logs if line["event"] == "segment_encoded"]
 
 
-def times(tools: Tools, path: Path) -> list[float]:
-    """When each picture is shown."""
-    ran = subprocess.run(
-        [
-            *(tools.ffprobe, "-v", "error", "-select_streams", "v:0"),
-            *("-show_entries", "packet=pts_time", "-of", "csv=p=0", path),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    return sorted(float(line.strip(",")) for line in ran.stdout.split())
-
-
 def b_frames(make: Make) -> list[Path]:
     return [make("b.mp4", *pattern(20), *tone(20), *X264, "-g", "50", *SOUND)]
 
@@ -196,7 +182,7 @@ def test_joined_segments_are_what_one_run_gives(
     assert not [line for line in logs if line["log_level"] == "warning"]
     assert desk.left() == [cut.path.name]
     assert cut.share == 1.0
-    single, joined = (times(desk.tools, found.path) for found in (one, cut))
+    single, joined = (picture_times(found.path) for found in (one, cut))
     assert len(joined) == len(single)
     # Matroska rounds to milliseconds.
     assert joined == pytest.approx(single, abs=0.002 if to == "mkv" else 0.0001)
@@ -256,7 +242,7 @@ def test_the_next_run_goes_on_at_the_first_segment_that_is_not_done(make: Make, 
     assert encoded(logs) == [2, 3, 4]
     assert desk.seen[0].percent == pytest.approx(20, abs=2)
     assert result.share == pytest.approx(0.6, abs=0.05)
-    assert len(times(desk.tools, result.path)) == 500
+    assert len(picture_times(result.path)) == 500
     assert desk.left() == ["result.mp4"]
     # Of its own epoch only.
     assert len(desk.kept()) == 5
@@ -278,7 +264,7 @@ def test_a_kept_segment_that_is_not_what_it_was_is_not_used(
     with capture_logs() as logs:
         result = desk.run(source)
     assert encoded(logs) == [1, 2, 3, 4]
-    assert len(times(desk.tools, result.path)) == 500
+    assert len(picture_times(result.path)) == 500
 
 
 @pytest.mark.parametrize("what", ["preset", "source", "length", "version"])
@@ -317,7 +303,7 @@ def test_a_storage_that_refuses_segments_ends_no_encode(
 
     monkeypatch.setattr(desk.storage, "put", refuse)
     result = desk.run(*b_frames(make))
-    assert len(times(desk.tools, result.path)) == 500
+    assert len(picture_times(result.path)) == 500
 
 
 def test_no_room_for_the_joined_file_is_told_before_it_is_written(make: Make, desk: Desk) -> None:
@@ -350,7 +336,7 @@ def test_what_is_not_as_one_run_gives_it_is_done_in_one_run(
     ]
     # Told by the first, not after all of them.
     assert encoded(logs) == []
-    assert len(times(desk.tools, result.path)) == 500
+    assert len(picture_times(result.path)) == 500
 
 
 @pytest.mark.parametrize("fault", ["lost", "moved", "sound"])
@@ -377,4 +363,4 @@ def test_a_joined_file_that_is_not_right_is_not_taken(
         result = desk.run(source)
     [reason] = [line["reason"] for line in logs if line["event"] == "encoded_in_one_run"]
     assert {"lost": "400", "moved": "0.100 s", "sound": "0.300 s"}[fault] in reason
-    assert times(desk.tools, result.path) == times(desk.tools, one.path)
+    assert picture_times(result.path) == picture_times(one.path)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 FINDERS: list[Callable[..., Path]] = [
     binaries.redis_server_path,
-    binaries.ffmpeg_path,
-    binaries.ffprobe_path,
+    lambda *args, **options: binaries.ffmpeg_tools(*args, **options).ffmpeg,
     binaries.deno_path,
 ]
 
@@ -47,8 +46,8 @@ def program(folder: Path, name: str) -> Path:
     ("find", "flag"),
     [
         (binaries.redis_server_path, "--version"),
-        (binaries.ffmpeg_path, "-version"),
-        (binaries.ffprobe_path, "-version"),
+        (lambda: binaries.ffmpeg_tools().ffmpeg, "-version"),
+        (lambda: binaries.ffmpeg_tools().ffprobe, "-version"),
         (binaries.deno_path, "--version"),
     ],
 )
@@ -95,7 +94,6 @@ def test_an_ffmpeg_setting_brings_its_own_ffprobe(tmp_path: Path) -> None:
     pair = binaries.FfmpegTools(program(tmp_path, "ffmpeg"), program(tmp_path, "ffprobe"))
     assert binaries.ffmpeg_tools(tmp_path) == pair
     assert binaries.ffmpeg_tools(pair.ffmpeg) == pair
-    assert binaries.ffprobe_path(pair.ffmpeg) == pair.ffprobe
 
 
 def test_an_ffmpeg_setting_without_ffprobe_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from sluice_core.domain.job import ChildCounts, Job, JobError, Progress, Request, words_for
 from sluice_core.domain.lanes import Actor, Lane, queue_name, queues_of
-from sluice_core.domain.states import MOVES, RUNNING_STATE, Status, WaitingFor, sources_of
+from sluice_core.domain.states import RUNNING_STATE, Status, WaitingFor
 
 JOB = Job(
     id="01J",
@@ -72,12 +72,6 @@ def test_words_for_people(
 @pytest.mark.parametrize("waiting_for", [None, *WaitingFor])
 def test_no_state_is_without_words(status: Status, waiting_for: WaitingFor | None) -> None:
     assert words_for(replace(JOB, status=status, waiting_for=waiting_for))
-
-
-def test_sources_are_the_moves_read_backwards() -> None:
-    for new in Status:
-        assert sources_of(new) == tuple(old for old in Status if new in MOVES[old])
-    assert sources_of(Status.PARSING) == (Status.PENDING,)
 
 
 def test_every_stage_has_its_state() -> None:

@@ -52,7 +52,7 @@ def test_keys_as_the_sweeper_knows_them() -> None:
 
 
 def test_plans_and_sources_survive_their_row() -> None:
-    plan = Plan("work/J/parse.1/info.json", (Track("137", "video", "mp4", 5, "avc1", None, 1080),))
+    plan = Plan("work/J/parse.1/info.json", (Track("137", "video", "mp4", 5),))
     assert Plan.from_json(plan.to_json()) == plan
     source = Source("137", "video", "work/J/download.2/137.mp4", 5, "mp4")
     assert Source.from_json(source.to_json()) == source

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice_core.adapters.binaries import ffmpeg_path
+from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_testing.site.media import MediaCache, default_cache_dir, sample_ffmpeg
 
 Media = Callable[[str], Path]
@@ -35,8 +35,21 @@ def make(tmp_path: Path) -> Make:
 
     def clip(name: str, *args: str | Path) -> Path:
         path = tmp_path / name
-        command = [ffmpeg_path(), "-v", "error", "-nostdin", "-y", *args, path]
+        command = [ffmpeg_tools().ffmpeg, "-v", "error", "-nostdin", "-y", *args, path]
         subprocess.run(command, check=True, timeout=60, stdin=subprocess.DEVNULL)  # noqa: S603  # ours
         return path
 
     return clip
+
+
+def picture_times(path: Path) -> list[float]:
+    """When each picture of a file is shown, in seconds, in order."""
+    words = ["-select_streams", "v:0", "-show_entries", "packet=pts_time", "-of", "csv=p=0"]
+    ran = subprocess.run(  # noqa: S603  # our own program and words
+        [ffmpeg_tools().ffprobe, "-v", "error", *words, path],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return sorted(float(line.strip(",")) for line in ran.stdout.split())

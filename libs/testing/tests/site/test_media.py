@@ -11,18 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from sluice_core.adapters.binaries import ffprobe_path
+from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.domain.errors import SluiceError
 from sluice_testing.site import SampleSite
 from sluice_testing.site.media import MediaCache, sample_ffmpeg
 from sluice_testing.site.recipes import Recipe, recipe_for
+
+FFPROBE = ffmpeg_tools().ffprobe
 
 BIG = 5_000_000_000
 
 
 def probe(target: str | Path) -> dict:
     done = subprocess.run(
-        [ffprobe_path(), "-v", "error", "-show_streams", "-show_format", "-of", "json", target],
+        [
+            FFPROBE,
+            "-v",
+            "error",
+            "-show_streams",
+            "-show_format",
+            "-of",
+            "json",
+            target,
+        ],
         check=True,
         capture_output=True,
         timeout=30,

@@ -143,9 +143,6 @@ def track_of(fmt: Mapping[str, Any]) -> Track:
         kind=kind,
         ext=str(fmt.get("ext") or "bin"),
         bytes=int(size) if size else None,
-        vcodec=video,
-        acodec=audio,
-        height=fmt.get("height"),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -28,10 +27,10 @@ DEMUXERS = (
 
 #: What is asked of ffprobe; tags are the site's text and may be of any length.
 _ENTRIES = (
-    "format=format_name,duration,start_time,bit_rate:format_tags=major_brand"
-    ":stream=index,codec_type,codec_name,profile,width,height,sample_aspect_ratio,pix_fmt"
-    ",field_order,color_transfer,avg_frame_rate,r_frame_rate,start_time,duration,bit_rate"
-    ",sample_rate,channels:stream_tags=rotate,DURATION:stream_disposition=attached_pic,default"
+    "format=format_name,duration,start_time:format_tags=major_brand"
+    ":stream=index,codec_type,codec_name,width,height,sample_aspect_ratio,pix_fmt"
+    ",field_order,color_transfer,avg_frame_rate,start_time,duration"
+    ",channels:stream_tags=rotate,DURATION:stream_disposition=attached_pic,default"
     ":stream_side_data=rotation"
 )
 
@@ -44,9 +43,6 @@ _GUESSING = frozenset(
 
 _HDR_TRANSFERS = frozenset({"smpte2084", "arib-std-b67"})
 
-#: `yuv420p10le`, `p010le`, `gray12be`: the number before the byte order.
-_DEEP = re.compile(r"(?:^p0|[a-z])(\d{2})(?:le|be)$")
-
 
 class StreamKind(StrEnum):
     VIDEO = "video"
@@ -57,18 +53,16 @@ class StreamKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One stream. Times in seconds, bit rates in bit/s, sizes in pixels as stored."""
+    """One stream. Times in seconds, sizes in pixels as stored."""
 
     index: int
     kind: StreamKind
     codec: str
-    profile: str = ""
     default: bool = False
     #: Cover art: a picture that goes with sound, no video.
     attached_pic: bool = False
     start_time: float | None = None
     duration: float | None = None
-    bit_rate: int | None = None
     width: int = 0
     height: int = 0
     #: Degrees, 0 to 359, that a player turns the picture by.
@@ -78,14 +72,7 @@ class Stream:
     transfer: str = ""
     interlaced: bool = False
     avg_fps: Fraction | None = None
-    nominal_fps: Fraction | None = None
-    sample_rate: int | None = None
     channels: int = 0
-
-    @property
-    def bit_depth(self) -> int:
-        found = _DEEP.search(self.pix_fmt)
-        return int(found[1]) if found else 8
 
     @property
     def hdr(self) -> bool:
@@ -96,10 +83,6 @@ class Stream:
         """Width and height after rotation."""
         turned = self.rotation % 180 != 0
         return (self.height, self.width) if turned else (self.width, self.height)
-
-    @property
-    def variable_rate(self) -> bool:
-        return self.avg_fps != self.nominal_fps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +96,6 @@ class Probe:
     streams: tuple[Stream, ...]
     duration: float | None = None
     start_time: float | None = None
-    bit_rate: int | None = None
 
     @property
     def videos(self) -> tuple[Stream, ...]:
@@ -188,7 +170,6 @@ def parse_probe(text: str, *, size: int, layout: Layout) -> Probe:
         streams=streams,
         duration=_seconds(form.get("duration")),
         start_time=_seconds(form.get("start_time")),
-        bit_rate=_whole(form.get("bit_rate")),
     )
 
 
@@ -199,12 +180,10 @@ def _stream(item: Mapping[str, Any]) -> Stream:
         index=int(item["index"]),
         kind=StreamKind(kind) if kind in set(StreamKind) else StreamKind.OTHER,
         codec=str(item.get("codec_name", "unknown")),
-        profile=str(item.get("profile", "")),
         default=bool(disposition.get("default")),
         attached_pic=bool(disposition.get("attached_pic")),
         start_time=_seconds(item.get("start_time")),
         duration=_seconds(item.get("duration")) or _clock(item.get("tags", {}).get("DURATION")),
-        bit_rate=_whole(item.get("bit_rate")),
         width=_whole(item.get("width")) or 0,
         height=_whole(item.get("height")) or 0,
         rotation=_rotation(item),
@@ -213,8 +192,6 @@ def _stream(item: Mapping[str, Any]) -> Stream:
         transfer=str(item.get("color_transfer", "")),
         interlaced=item.get("field_order", "progressive") in ("tt", "bb", "tb", "bt"),
         avg_fps=_rate(item.get("avg_frame_rate")),
-        nominal_fps=_rate(item.get("r_frame_rate")),
-        sample_rate=_whole(item.get("sample_rate")),
         channels=_whole(item.get("channels")) or 0,
     )
 

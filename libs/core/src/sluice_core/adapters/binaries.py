@@ -77,16 +77,6 @@ def ffmpeg_tools(setting: str | Path | None = None, *, path: str | None = None) 
     return found
 
 
-def ffmpeg_path(setting: str | Path | None = None, *, path: str | None = None) -> Path:
-    """The ffmpeg of `ffmpeg_tools`."""
-    return ffmpeg_tools(setting, path=path).ffmpeg
-
-
-def ffprobe_path(setting: str | Path | None = None, *, path: str | None = None) -> Path:
-    """The ffprobe of `ffmpeg_tools`; `setting` names ffmpeg, so that both stay one pair."""
-    return ffmpeg_tools(setting, path=path).ffprobe
-
-
 def deno_path(setting: str | Path | None = None, *, path: str | None = None) -> Path:
     """The JavaScript runtime beside yt-dlp: setting, wheel `deno`, then PATH.
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-from sluice_core.adapters.binaries import ffmpeg_path
+from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.domain.errors import ConfigError
 
 #: Seconds that ffmpeg gets to say its name.
@@ -38,7 +38,7 @@ def of_ffmpeg() -> str | None:
     """The version that ffmpeg gives itself; None when there is none. Asked once, some 20 ms."""
     try:
         said = subprocess.run(  # noqa: S603  # our own program and words
-            [ffmpeg_path(), "-version"],
+            [ffmpeg_tools().ffmpeg, "-version"],
             check=True,
             capture_output=True,
             stdin=subprocess.DEVNULL,

@@ -21,9 +21,6 @@ class Track:
     ext: str
     #: Bytes as far as the site says; None when unknown.
     bytes: int | None = None
-    vcodec: str | None = None
-    acodec: str | None = None
-    height: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,3 @@ RUNNING_STATE: dict[Actor, Status] = {
 def may_move(old: Status, new: Status) -> bool:
     """Whether the table allows the move; staying in a state is no move."""
     return new in MOVES[old]
-
-
-def sources_of(new: Status) -> tuple[Status, ...]:
-    """Every state from which `new` may be reached: the guard of a conditional write."""
-    return tuple(old for old in Status if new in MOVES[old])

@@ -67,6 +67,8 @@ def parse(header: str | None) -> Trace | None:
 
 
 def _id(random: Random, size: int) -> str:
-    while not any(made := random(size)):
-        """All zeros mean that there is none."""
+    made = bytes(size)
+    # All zeros mean that there is none.
+    while not any(made):
+        made = random(size)
     return made.hex()

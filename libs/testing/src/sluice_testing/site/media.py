@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice_core.adapters.binaries import ffmpeg_path
+from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.domain.errors import ConfigError, SluiceError
 
 from .recipes import Recipe, recipe_for
@@ -32,9 +32,9 @@ def sample_ffmpeg() -> Path:
         ConfigError: there is no ffmpeg at all.
     """
     try:
-        return ffmpeg_path(path="")
+        return ffmpeg_tools(path="").ffmpeg
     except ConfigError:
-        return ffmpeg_path()
+        return ffmpeg_tools().ffmpeg
 
 
 def default_cache_dir() -> Path:

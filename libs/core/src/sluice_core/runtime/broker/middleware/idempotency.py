@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import dramatiq
@@ -32,17 +31,12 @@ class IdempotencyLock(dramatiq.Middleware):
     def __init__(self, locks: RunLocks, on_contended: Callable[[], None] = lambda: None) -> None:
         self._locks = locks
         self._on_contended = on_contended
-        self._counting = Lock()
-        #: Messages dropped so far.
-        self.contended = 0
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:  # noqa: ARG002  # hook
         job_id, epoch = message.kwargs.get("job"), message.kwargs.get("epoch")
         if not isinstance(job_id, str) or not isinstance(epoch, int):
             return
         if self._locks.is_behind(job_id, epoch):
-            with self._counting:
-                self.contended += 1
             log.info("lock_contended", job=job_id, epoch=epoch)
             self._on_contended()
             raise SkipMessage("a later run holds the job")
