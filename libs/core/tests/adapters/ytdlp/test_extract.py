@@ -80,6 +80,22 @@ def test_single_takes_the_first_of_a_collection(sample_site, child):
     assert info["formats"][0]["url"].endswith("/clips/1/clip-1.mp4")
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_an_entry_that_leads_to_a_list_stands_for_its_first(sample_site, child, depth):
+    link = sample_site.url(f"/feeds?depth={depth}")
+    info = child.info(link, playlist="single")
+    assert info["formats"][0]["url"].endswith("/clips/1/clip-1.mp4")
+    # As when the stored links were refused: it is found again.
+    assert child.info(info["webpage_url"], item=info["item"])["formats"] == info["formats"]
+
+
+def test_a_feed_of_itself_is_a_circle(sample_site, child):
+    link = sample_site.url("/feeds?depth=0")
+    assert child.code(child.info, link, playlist="single") == "unsupported_url"
+    assert child.code(child.info, link, item=2) == "unsupported_url"
+    assert sample_site.stats("/feeds").requests < 50
+
+
 def test_list_of_one_is_a_single_media_unless_a_list_is_asked_for(sample_site, child):
     url = sample_site.url("/playlist.xspf?n=1")
     child.info(url)

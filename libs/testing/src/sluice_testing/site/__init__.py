@@ -39,6 +39,7 @@ Pages (`title=` sets the title, `media=` the link shown, `with=` a query added t
 - `/pages/videos` 12 videos, `/collection` 20, `/feed` RSS of 5, `/playlist.xspf` of 6: `n=` how
   many, `same=K` the first K alike in title and file name, `bad=3,7` these answer 404, `bytes=`
   size of each. As control rules these parameters let a feed grow under one address
+- `/feeds?depth=` a feed of three feeds, each a level less deep; at 1 of `/feed`, at 0 of itself
 - `/pages/signed` its link holds under conditions: `ttl=` seconds, `bind=ip,cookie`, refused with
   `stale=` (403 or 410). `media=` may be a manifest: its folder is signed
 

@@ -90,6 +90,14 @@ def feed(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     return text_reply(pages.feed(title, listed), "application/rss+xml; charset=utf-8")
 
 
+def feeds(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
+    """A feed of feeds: of `/feed` at depth 1, of itself at depth 0."""
+    depth = int(asked.params.get("depth", "1"))
+    inner = "/feed?n=3" if depth == 1 else f"/feeds?depth={max(0, depth - 1)}"
+    items = [(f"Feed number {number}", asked.base + inner, 0) for number in range(1, 4)]
+    return text_reply(pages.feed("A feed of feeds", items), "application/rss+xml; charset=utf-8")
+
+
 def playlist(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     items = [(name, asked.base + link) for name, link in _items(asked, 6)]
     return text_reply(pages.xspf("A playlist", items), "application/xspf+xml")

@@ -72,6 +72,7 @@ _ROUTES = _table(
     (r"/pages/videos", page_routes.videos),
     (r"/collection", page_routes.collection),
     (r"/feed", page_routes.feed),
+    (r"/feeds", page_routes.feeds),
     (r"/playlist\.xspf", page_routes.playlist),
     (r"/signed/.+", _signed),
     (r"/clips/(\d{1,12})/.+\.mp4", media_routes.clip),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 #: Links that lead to links; more hops than this are a circle.
 _MAX_HOPS = 10
+_CIRCLE = "the link leads in a circle"
 
 _LIST_TYPES = frozenset({"playlist", "multi_video"})
 
@@ -68,7 +69,8 @@ def find_media(ydl: Downloader, url: str, item: int | None) -> Info:
     found = _resolve(ydl, url)
     if found.get("_type") not in _LIST_TYPES:
         return found
-    return _nth(ydl, found, item or 1)
+    media, _ = _nth(ydl, found, item or 1)
+    return media
 
 
 def _resolve(ydl: Downloader, url: str) -> Info:
@@ -84,7 +86,7 @@ def _resolve(ydl: Downloader, url: str) -> Info:
             return found | {"_processed": True}
         else:
             return found
-    raise SluiceError("the link leads in a circle", code="unsupported_url")
+    raise SluiceError(_CIRCLE, code="unsupported_url")
 
 
 def _extract_once(ydl: Downloader, url: str, ie_key: str | None) -> Info:
@@ -97,8 +99,8 @@ def _extract_once(ydl: Downloader, url: str, ie_key: str | None) -> Info:
 def _collection(ydl: Downloader, found: Info, request: Info, emit: Emit) -> None:
     item = request.get("item")
     if item is not None or request.get("playlist") == "single":
-        place = item or 1
-        emit(media_event(describe_media(ydl, _nth(ydl, found, place), item=place)))
+        media, place = _nth(ydl, found, item or 1)
+        emit(media_event(describe_media(ydl, media, item=place)))
         return
     entries = _entries(found)
     first_two = list(islice(entries, 2))
@@ -145,20 +147,39 @@ def _emit_entries(entries: Iterable[Info], request: Info, page: str, emit: Emit)
 
 
 def _entries(found: Info) -> Iterator[Info]:
-    """The entries as the site gives them out, page by page; empty ones are left out."""
-    return (dict(entry) for entry in found.get("entries") or () if entry)
+    """The entries as the site gives them out, page by page, those of lists in a list in its place.
+
+    Empty ones are left out.
+    """
+    for entry in found.get("entries") or ():
+        if entry and entry.get("_type") in _LIST_TYPES:
+            yield from _entries(entry)
+        elif entry:
+            yield dict(entry)
 
 
-def _nth(ydl: Downloader, found: Info, place: int) -> Info:
-    entry = next(islice(_entries(found), place - 1, None), None)
-    if entry is None:
-        raise SluiceError("the page has no such entry any more", code="gone")
-    entry.setdefault("extractor", found.get("extractor"))
-    entry.setdefault("extractor_key", found.get("extractor_key"))
-    entry.setdefault("webpage_url", found.get("webpage_url"))
-    if entry.get("_type", "video") != "video":
-        return _resolve(ydl, entry["url"])
-    return entry
+def _nth(ydl: Downloader, found: Info, place: int) -> tuple[Info, int]:
+    """The media at a place of a list, from 1; an entry that leads to a list stands for its first.
+
+    Returns:
+        the media, and its place in the list that it was found in.
+
+    Raises:
+        SluiceError: `gone`, nothing is there; `unsupported_url`, lists lead to lists for ever.
+    """
+    for _ in range(_MAX_HOPS):
+        entry = next(islice(_entries(found), place - 1, None), None)
+        if entry is None:
+            raise SluiceError("the page has no such entry any more", code="gone")
+        for name in ("extractor", "extractor_key", "webpage_url"):
+            entry.setdefault(name, found.get(name))
+        if entry.get("_type", "video") == "video":
+            return entry, place
+        found = _resolve(ydl, entry["url"])
+        if found.get("_type") not in _LIST_TYPES:
+            return found, place
+        place = 1
+    raise SluiceError(_CIRCLE, code="unsupported_url")
 
 
 def _refuse_live(info: Info) -> None:
