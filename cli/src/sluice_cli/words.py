@@ -35,8 +35,11 @@ def figures_of(job: dict[str, Any]) -> str:
     done, total = progress.get("bytes"), progress.get("total_bytes")
     speed, left = progress.get("bytes_per_second"), progress.get("eta_seconds")
     said = []
-    if done is not None:
-        said.append(f"{size(done)} of {size(total)}" if total else size(done))
+    # An encoder may have nothing written yet, or not tell.
+    if total:
+        said.append(f"{size(done or 0)} of {size(total)}")
+    elif done:
+        said.append(size(done))
     if speed:
         said.append(f"{size(speed)}/s")
     if left is not None:

@@ -118,7 +118,10 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self._json(202, self.world.new(**body))
             return
-        job = self.world.jobs[self.path.split("/")[3]]
+        job = self.world.jobs.get(self.path.split("/")[3])
+        if job is None:
+            self._problem(404, "not_found")
+            return
         if self.path.endswith("/cancel"):
             job.update(status="CANCELED", step="canceled")
         self._json(202, job)

@@ -8,10 +8,14 @@ from .conftest import Cli, World
 
 
 def test_show_tells_people_or_programs(sluice: Cli, world: World) -> None:
-    job = world.new("http://x/y", title="A \x1b[31mred\x1b[0m film")
+    figures = {"percent": 100.0, "eta_seconds": 0}
+    job = world.new(
+        "http://x/y", title="A \x1b[31mred\x1b[0m film", status="SUCCESS", progress=figures
+    )
     code, out, _ = sluice("show", job["id"])
     assert code == 0
     assert "title:          A  [31mred [0m film" in out
+    assert not any(line.startswith("progress:") for line in out)
     code, out, _ = sluice("show", "--json", job["id"])
     assert (code, json.loads(out[0])) == (0, job)
 
@@ -44,6 +48,14 @@ def test_cancel(sluice: Cli, world: World) -> None:
     job = world.new("http://x/y")
     assert sluice("cancel", job["id"]) == (0, [f"{job['id']} canceled"], [])
     assert job["status"] == "CANCELED"
+
+
+def test_one_that_is_refused_keeps_nobody_waiting(sluice: Cli, world: World) -> None:
+    first, last = world.new("http://x/y"), world.new("http://x/z")
+    code, out, err = sluice("cancel", first["id"], "nope", last["id"])
+    assert (code, out) == (2, [f"{first['id']} canceled", f"{last['id']} canceled"])
+    assert err == ["sluice: nope: not_found: a sentence on not_found"]
+    assert last["status"] == "CANCELED"
 
 
 def test_no_server_and_no_instance_is_exit_3(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from sluice_cli.client.follow import Follower
-from sluice_cli.commands.many import chosen, work_off
+from sluice_cli.commands.many import chosen, one_by_one, work_off
 from sluice_cli.commands.server import connect, json_option, server_options
 from sluice_cli.exits import Exit
 from sluice_cli.show import display
@@ -59,7 +59,7 @@ def show(job_id: str, server: str | None, api_key: str | None, *, as_json: bool)
     said = {
         **{name: job.get(name) for name in ("id", "url", "title", "status", "step", "preset")},
         **{name: job.get(name) for name in ("priority", "attempt", "queue_position", "retry_at")},
-        "progress": figures_of(job),
+        "progress": figures_of(job) if job["status"] in ACTIVE else "",
         "error": failure_of(job) if job.get("error") else None,
         **{name: job.get(name) for name in ("created_at", "finished_at", "expires_at")},
     }
@@ -120,11 +120,14 @@ def _action(name: str, words: str, done: str) -> click.Command:
         }
         filter_ = chosen(job_ids, asked, everything=everything)
         with connect(server, api_key) as api:
+
+            def act(job_id: str) -> str:
+                api.act(job_id, name)
+                return done
+
             if filter_:
                 work_off(api, f"v1/jobs:{name}", filter_, done=done)
-            for job_id in job_ids:
-                api.act(job_id, name)
-                click.echo(f"{job_id} {done}")
+            one_by_one(job_ids, act)
 
     return run
 
@@ -139,6 +142,9 @@ retry = _action("retry", "Start ended jobs again at the stage that failed.", "st
 def delete(job_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
     """Delete jobs and their files."""
     with connect(server, api_key) as api:
-        for job_id in job_ids:
+
+        def act(job_id: str) -> str:
             api.delete(job_id)
-            click.echo(f"{job_id} deleted")
+            return "deleted"
+
+        one_by_one(job_ids, act)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import click
 
-from sluice_cli.commands.many import chosen, work_off
+from sluice_cli.commands.many import chosen, one_by_one, work_off
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 
@@ -77,11 +77,14 @@ def requeue(
     asked = {"queue": queue, "job": job_id, "reason": reason}
     filter_ = chosen(letter_ids, asked, everything=everything)
     with connect(server, api_key) as api:
+
+        def act(letter_id: str) -> str:
+            answer = api.post(f"v1/dead-letters/{quote(letter_id, safe='')}/requeue")
+            return f"requeued: job {answer['job_id']}"
+
         if filter_:
             work_off(api, "v1/dead-letters:requeue", filter_, done="requeued")
-        for letter_id in letter_ids:
-            job = api.post(f"v1/dead-letters/{quote(letter_id, safe='')}/requeue")["job_id"]
-            click.echo(f"{letter_id} requeued: job {job}")
+        one_by_one(letter_ids, act)
 
 
 @dead_letters.command()
@@ -102,8 +105,11 @@ def drop(
     asked = {"queue": queue, "job": job_id, "reason": reason}
     filter_ = chosen(letter_ids, asked, everything=everything)
     with connect(server, api_key) as api:
+
+        def act(letter_id: str) -> str:
+            api.remove(f"v1/dead-letters/{quote(letter_id, safe='')}")
+            return "dropped"
+
         if filter_:
             work_off(api, "v1/dead-letters:drop", filter_, done="dropped")
-        for letter_id in letter_ids:
-            api.remove(f"v1/dead-letters/{quote(letter_id, safe='')}")
-            click.echo(f"{letter_id} dropped")
+        one_by_one(letter_ids, act)

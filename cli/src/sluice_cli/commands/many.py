@@ -1,13 +1,38 @@
-"""Work on many rows: asked for again until none remains."""
+"""Work on many rows: one after the other by name, or by filter until none remains."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
-from sluice_cli.client.api import Api
+from sluice_cli.client.api import Api, RefusedError
 from sluice_cli.exits import Exit, Stop
+
+
+def one_by_one(names: Iterable[str], act: Callable[[str], str]) -> None:
+    """Do something to each; what is refused is told, and keeps nobody after it waiting.
+
+    Args:
+        names: ids and the like.
+        act: does it to one, and says what to print behind its name.
+
+    Raises:
+        Stop: one or more were refused.
+
+    """
+    refused = False
+    for name in names:
+        try:
+            words = act(name)
+        except RefusedError as exc:
+            refused = True
+            click.echo(f"sluice: {name}: {exc.code}: {exc}", err=True)
+        else:
+            click.echo(f"{name} {words}")
+    if refused:
+        raise Stop(Exit.WRONG_USE)
 
 
 def work_off(api: Api, path: str, filter_: dict[str, Any], *, done: str) -> None:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import click
 
+from sluice_cli.commands.many import one_by_one
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 from sluice_cli.words import clean, duration, size
@@ -55,9 +56,12 @@ def _switch(name: str, words: str, done: str, already: str) -> click.Command:
     @server_options
     def run(names: tuple[str, ...], server: str | None, api_key: str | None) -> None:
         with connect(server, api_key) as api:
-            for queue in names:
+
+            def act(queue: str) -> str:
                 answer = api.post(f"v1/queues/{quote(queue, safe='')}/{name}")
-                click.echo(f"{queue} {done if answer['changed'] else already}")
+                return done if answer["changed"] else already
+
+            one_by_one(names, act)
 
     return run
 
@@ -120,9 +124,12 @@ def _mood(worker: dict[str, Any]) -> str:
 def drain(worker_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
     """Let workers finish what they run, take nothing more, and end."""
     with connect(server, api_key) as api:
-        for worker_id in worker_ids:
+
+        def act(worker_id: str) -> str:
             answer = api.post(f"v1/workers/{quote(worker_id, safe='')}/drain")
-            click.echo(f"{worker_id} {'drains' if answer['changed'] else 'drains already'}")
+            return "drains" if answer["changed"] else "drains already"
+
+        one_by_one(worker_ids, act)
 
 
 @click.command()

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 
 from sluice_cli.client.api import Api
+from sluice_cli.commands.many import one_by_one
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
 
@@ -117,9 +118,12 @@ def change(
 def run(schedule_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
     """Fire now."""
     with connect(server, api_key) as api:
-        for schedule_id in schedule_ids:
+
+        def act(schedule_id: str) -> str:
             api.post(f"v1/schedules/{quote(schedule_id, safe='')}/run")
-            click.echo(f"{schedule_id} fires")
+            return "fires"
+
+        one_by_one(schedule_ids, act)
 
 
 @schedules.command()
@@ -128,9 +132,12 @@ def run(schedule_ids: tuple[str, ...], server: str | None, api_key: str | None) 
 def remove(schedule_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
     """Delete schedules or end subscriptions; their jobs stay."""
     with connect(server, api_key) as api:
-        for schedule_id in schedule_ids:
+
+        def act(schedule_id: str) -> str:
             api.remove(_path(api, schedule_id))
-            click.echo(f"{schedule_id} removed")
+            return "removed"
+
+        one_by_one(schedule_ids, act)
 
 
 def _all(api: Api) -> list[dict[str, Any]]:

@@ -77,6 +77,10 @@ TYPES = [
     (CertificateVerifyError(cause=OSError("self-signed certificate")), "network"),
     (TransportError(cause=TimeoutError("The read operation timed out")), "timeout"),
     (TransportError("[Errno 111] Connection refused"), "network"),
+    (
+        TransportError("Received response with content-encoding: gzip, but failed to decode it."),
+        "server_error",
+    ),
     (IncompleteRead(5, 10), "incomplete"),
     (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
     (OSError(errno.EFBIG, "File too large"), "too_large"),
@@ -134,6 +138,7 @@ WORDS = [
     ("\r[download] Got error: The read operation timed out", "timeout"),
     ("\r[download] Got error: ('Connection aborted.', ConnectionResetError(104))", "network"),
     ("No connection adapters were found for 'file:///etc/passwd'", "unsupported_url"),
+    ("Invalid IPv6 URL", "unsupported_url"),
     ("[generic] Unable to parse https://example.com/sign-in/private-video/DRM", "internal"),
 ]  # fmt: skip
 

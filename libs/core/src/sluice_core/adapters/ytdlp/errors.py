@@ -126,6 +126,11 @@ _YTDLP_SAYS = (
         r"did not get any data blocks|downloaded file is empty",
         "the site sent an empty file",
     ),
+    _words(
+        "unsupported_url",
+        r"invalid ipv6 url|netloc .* contains invalid characters|port could not be cast",
+        "it leads to something that is no link",
+    ),
     _words("incomplete", r"fragment \d+ not found|content too short|bytes read, \d+ more expected"),
     _words("timeout", r"timed? ?out"),
     _words("disk_full", r"no space left|disk quota"),
@@ -254,10 +259,7 @@ def _from_type(part: BaseException) -> SluiceError | None:  # noqa: PLR0911  # a
     if isinstance(part, (IncompleteRead, ContentTooShortError)):
         return SluiceError("the connection ended before the media did", code="incomplete")
     if isinstance(part, TransportError):
-        text = str(part)
-        return SluiceError(
-            clean_message(text), code="timeout" if "timed out" in text else "network"
-        )
+        return _from_transport(str(part))
     if isinstance(part, (NoSupportingHandlers, UnsupportedRequest)):
         return SluiceError(code="unsupported_url")
     if isinstance(part, MemoryError):
@@ -266,6 +268,13 @@ def _from_type(part: BaseException) -> SluiceError | None:  # noqa: PLR0911  # a
     if isinstance(part, OSError) and part.errno in _BY_ERRNO:
         return SluiceError(code=_BY_ERRNO[part.errno])
     return None
+
+
+def _from_transport(text: str) -> SluiceError:
+    if "failed to decode it" in text:
+        said = "what the site sent is not packed in the way that it says"
+        return SluiceError(said, code="server_error")
+    return SluiceError(clean_message(text), code="timeout" if "timed out" in text else "network")
 
 
 def _from_words(text: str, message: str) -> SluiceError:
