@@ -43,6 +43,12 @@ def test_the_ceiling_doubles_up_to_ten_minutes() -> None:
     assert delays == [RetryIn(float(d)) for d in expected]
 
 
+def test_a_full_disk_is_given_minutes() -> None:
+    error = SluiceError(code="disk_full")
+    delays = [decide(error, tries=n, max_tries=4, rng=Top()) for n in range(1, 4)]
+    assert delays == [RetryIn(60.0), RetryIn(120.0), RetryIn(240.0)]
+
+
 @pytest.mark.parametrize(
     ("code", "max_tries", "last"),
     [("network", 4, 4), ("network", 2, 2), ("internal", 4, 3), ("internal", 2, 2),

@@ -64,7 +64,7 @@ def test_too_large_is_refused_before_a_byte_is_written(place: Place) -> None:
 def test_an_unknown_size_needs_the_reserve_alone(place: Place) -> None:
     place.free.mib = 99
     with (
-        pytest.raises(SluiceError, match="0 MiB are needed"),
+        pytest.raises(SluiceError, match="only 99 MiB are free"),
         place.disk.room(place.run("a"), whole=0),
     ):
         pytest.fail("was let in")

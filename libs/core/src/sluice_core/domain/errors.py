@@ -32,6 +32,8 @@ class CodeInfo:
     help: str
     #: Runs in all, first one included; None takes the stage's own setting.
     max_tries: int | None = None
+    #: Seconds of the first delay before another run, at most; it doubles with each.
+    base_delay: float = 2.0
 
 
 _T, _P, _M = ErrorClass.TRANSIENT, ErrorClass.PERMANENT, ErrorClass.MANUAL
@@ -93,7 +95,13 @@ CODES: dict[str, CodeInfo] = {
     "too_many_entries": CodeInfo(
         _P, "the collection is longer than allowed", "Choose items or raise MAX_ENTRIES."
     ),
-    "disk_full": CodeInfo(_T, "the disk is full", "Free some space; Sluice tries several times."),
+    "disk_full": CodeInfo(
+        _T,
+        "the disk is full",
+        "Free some space; Sluice tries several times.",
+        # Everybody who works there meets it, and a person or the sweep must come first.
+        base_delay=60.0,
+    ),
     "storage_error": CodeInfo(
         _T, "the storage does not answer rightly", "Sluice tries several times; check the storage."
     ),

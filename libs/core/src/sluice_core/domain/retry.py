@@ -8,7 +8,6 @@ from random import Random
 from sluice_core.domain.errors import CODES, ErrorClass, SluiceError
 
 #: Seconds; see requirement D2.
-BASE_DELAY = 2.0
 MAX_DELAY = 600.0
 #: A site may ask for at most this much patience; beyond, the job fails as rate limited.
 MAX_RETRY_AFTER = 6 * 3600.0
@@ -40,13 +39,13 @@ def decide(error: SluiceError, *, tries: int, max_tries: int, rng: Random) -> Re
     """
     if error.error_class is not ErrorClass.TRANSIENT:
         return GiveUp(exhausted=False)
-    own_limit = CODES[error.code].max_tries
-    if tries >= min(max_tries, own_limit or max_tries):
+    info = CODES[error.code]
+    if tries >= min(max_tries, info.max_tries or max_tries):
         return GiveUp(exhausted=True)
     if error.retry_after is not None:
         if error.retry_after > MAX_RETRY_AFTER:
             return GiveUp(exhausted=False)
         # A little spread, so that all who were told the same time do not come back at once.
         return RetryIn(error.retry_after + rng.uniform(0, 1))
-    ceiling = min(MAX_DELAY, BASE_DELAY * 2 ** (tries - 1))
+    ceiling = min(MAX_DELAY, info.base_delay * 2 ** (tries - 1))
     return RetryIn(rng.uniform(0, ceiling))

@@ -239,7 +239,9 @@ def _files(scratch: Path) -> list[Path]:
 
 
 def _short(needed: int, free: int, reserve: int) -> SluiceError:
-    return _full(f"{_mib(needed)} are needed and {_mib(free)} are free", reserve)
+    # How large a file is may not be known yet.
+    words = f"{_mib(needed)} are needed and {_mib(free)} are free"
+    return _full(words if needed >= _MIB else f"only {_mib(free)} are free", reserve)
 
 
 def _full(words: str, reserve: int) -> SluiceError:
