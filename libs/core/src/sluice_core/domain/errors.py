@@ -99,8 +99,9 @@ CODES: dict[str, CodeInfo] = {
         _T,
         "the disk is full",
         "Free some space; Sluice tries several times.",
-        # Everybody who works there meets it, and a person or the sweep must come first.
-        base_delay=60.0,
+        # The sweep, or a job that ends, must come first. A file that never fits is still told within
+        # about a minute.
+        base_delay=10.0,
     ),
     "storage_error": CodeInfo(
         _T, "the storage does not answer rightly", "Sluice tries several times; check the storage."
