@@ -99,8 +99,7 @@ CODES: dict[str, CodeInfo] = {
         _T,
         "the disk is full",
         "Free some space; Sluice tries several times.",
-        # The sweep, or a job that ends, must come first. A file that never fits is still told within
-        # about a minute.
+        # A sweep, or the end of a job, must come first. What never fits is told within a minute.
         base_delay=10.0,
     ),
     "storage_error": CodeInfo(
