@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import threading
 import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,7 +14,7 @@ import pytest
 
 from sluice_core.adapters.storage import open_storage
 from sluice_core.adapters.storage.s3_address import S3Address
-from sluice_core.domain.errors import ConfigError
+from sluice_core.domain.errors import ConfigError, NotYetError
 from sluice_testing.process import free_port
 from sluice_testing.s3 import SECRET_KEY, S3Server
 
@@ -80,6 +82,35 @@ def test_check_names_an_unreachable_endpoint() -> None:
     url = f"s3://b?endpoint=http://127.0.0.1:{free_port()}&access_key=a&secret_key=b"
     with pytest.raises(ConfigError, match=r"^The storage can't be reached: .*\.$"):
         open_storage(url).check()
+
+
+class Starting(BaseHTTPRequestHandler):
+    """A server whose own parts are not there yet."""
+
+    def _refuse(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_PUT = _refuse  # noqa: N815  # the base class looks for these
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+def test_check_waits_for_a_server_that_is_still_starting() -> None:
+    """As one does that was killed, in MinIO's way or another's; nothing has to be set otherwise."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Starting) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            endpoint = f"http://127.0.0.1:{server.server_port}"
+            with pytest.raises(NotYetError, match=r"^The storage has a fault of its own: 503"):
+                open_storage(f"s3://b?endpoint={endpoint}&access_key=a&secret_key=b").check()
+        finally:
+            server.shutdown()
+            thread.join(10)
 
 
 def test_check_names_missing_credentials(

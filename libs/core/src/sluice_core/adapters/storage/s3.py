@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -249,7 +250,7 @@ class S3Storage:
             self._client.put_object(Bucket=self._bucket, Key=probe, Body=b"")
             self._client.delete_object(Bucket=self._bucket, Key=probe)
         except ClientError as exc:
-            raise _refusal(_code(exc), self._bucket) from exc
+            raise _refusal(exc, self._bucket) from exc
         except BotoCoreError as exc:
             raise NotYetError(f"The storage can't be reached: {_one_line(exc)}.") from exc
 
@@ -275,7 +276,12 @@ def _one_line(exc: BaseException) -> str:
     return " ".join(str(exc).split()).rstrip(".")
 
 
-def _refusal(code: str, bucket: str) -> ConfigError:
+def _refusal(exc: ClientError, bucket: str) -> ConfigError:
+    code = _code(exc)
+    status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        # It starts, or has too much to do: the same is asked again.
+        return NotYetError(f"The storage has a fault of its own: {status} {code}.")
     if code in {*_MISSING, "NoSuchBucket"}:
         return NotYetError(f"The storage has no bucket '{bucket}'.")
     if code in {"InvalidAccessKeyId", "SignatureDoesNotMatch"}:
