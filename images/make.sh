@@ -49,7 +49,9 @@ for name in $names; do
     done
     echo "${PREFIX:-}sluice-$name:$tag ($engine)" >&2
     case $engine in
-    docker) DOCKER_BUILDKIT=1 docker build "$@" -f "$file" -t "${PREFIX:-}sluice-$name:$tag" . ;;
+    # Docker's newer image store puts a record of the build beside each image, which `docker save` leaves out:
+    # without it `kind load docker-image` takes none of them.
+    docker) DOCKER_BUILDKIT=1 BUILDX_NO_DEFAULT_ATTESTATIONS=1 docker build "$@" -f "$file" -t "${PREFIX:-}sluice-$name:$tag" . ;;
     *) "$engine" build "$@" -f "$file" -t "${PREFIX:-}sluice-$name:$tag" . ;;
     esac
 done

@@ -291,6 +291,25 @@ def test_every_pod_of_ours_can_be_evicted(objects):
         assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow", name
 
 
+def test_no_node_is_kept_for_folders_that_nobody_misses(objects):
+    """An autoscaler of nodes leaves those alone on which a pod has folders that it does not list."""
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    evictable = 0
+    for name, template in pods(objects):
+        listed = template["metadata"].get("annotations", {}).get(key, "").split(",")
+        local = {v["name"] for v in template["spec"]["volumes"] if "emptyDir" in v}
+        store = template["metadata"]["labels"]["app.kubernetes.io/component"] in {
+            "postgresql", "redis", "s3",
+        }  # fmt: skip
+        if name != "sluice-test":
+            assert (local <= set(listed)) is not store, name
+            evictable += not store
+    assert evictable >= 6
+    mine = render("minimal", podDefaults={"annotations": {key: "none"}})
+    template = of_kind(mine, "Deployment")["sluice-api"]["spec"]["template"]
+    assert template["metadata"]["annotations"][key] == "none"
+
+
 def is_hook(found):
     return "helm.sh/hook" in found["metadata"].get("annotations", {})
 

@@ -29,6 +29,19 @@ def built(folder, **env):
     return set(done.stdout.split())
 
 
+#: In place of docker: tells how it was asked to build.
+DOCKER = '#!/bin/sh\n[ "$1" != build ] || echo "attest=${BUILDX_NO_DEFAULT_ATTESTATIONS:-yes}"\n'
+
+
+def test_what_docker_builds_can_be_loaded_into_kind(tmp_path):
+    """A record of the build beside an image is lost by `docker save`, and kind then refuses it."""
+    docker = tmp_path / "docker"
+    docker.write_text(DOCKER)
+    docker.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert built(tmp_path, PATH=path, ENGINE="docker") == {"attest=1"}
+
+
 def asked_for(**values):
     found = containers(render("minimal", **values))
     return {container["image"] for _, _, container in found if is_ours(container)}

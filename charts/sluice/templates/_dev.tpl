@@ -46,7 +46,7 @@ spec:
       {{- include "sluice.selector" $context | nindent 6 }}
   template:
     metadata:
-      {{- include "sluice.podMetadata" (dict "root" .root "labels" (include "sluice.selector" $context)) | nindent 6 }}
+      {{- include "sluice.podMetadata" (dict "root" .root "keeps" true "labels" (include "sluice.selector" $context)) | nindent 6 }}
     spec:
       {{- include "sluice.podSpec" (dict "root" .root "user" .user) | nindent 6 }}
       terminationGracePeriodSeconds: 30

@@ -57,8 +57,9 @@ topologySpreadConstraints:
 {{- toYaml $kept -}}
 {{- end -}}
 
-{{/* (dict "root" $ "labels" text "annotations" map "settings" bool). The labels are those that never
-change: a new version of the chart alone must not restart every worker. "settings": new ones must. */}}
+{{/* (dict "root" $ "labels" text "annotations" map "settings" bool "keeps" bool). The labels are those that
+never change: a new version of the chart alone must not restart every worker. "settings": new ones must.
+"keeps": what lies in the pod's folders is found nowhere else. */}}
 {{- define "sluice.podMetadata" -}}
 labels:
   {{- .labels | nindent 2 }}
@@ -67,6 +68,8 @@ labels:
   {{- end }}
 {{- $annotations := merge (dict) (.annotations | default dict) .root.Values.podDefaults.annotations }}
 {{- if .settings }}{{ $annotations = merge $annotations (include "sluice.checksum" .root | fromYaml) }}{{ end }}
+{{- /* Else an autoscaler of nodes takes none away on which one of these pods is. */}}
+{{- if not .keeps }}{{ $annotations = merge $annotations (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" "tmp,data") }}{{ end }}
 {{- with $annotations }}
 annotations:
   {{- range $k, $x := . }}
