@@ -292,7 +292,7 @@ def test_every_pod_of_ours_can_be_evicted(objects):
 
 
 def test_no_node_is_kept_for_folders_that_nobody_misses(objects):
-    """An autoscaler of nodes leaves those alone on which a pod has folders that it does not list."""
+    """An autoscaler of nodes leaves those alone on which a pod has folders that it lists not."""
     key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
     evictable = 0
     for name, template in pods(objects):

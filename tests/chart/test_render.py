@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -110,9 +111,10 @@ def test_another_chart_may_have_this_one_among_its_dependencies(tmp_path):
     assert not names["false"]
 
 
-def test_long_release_names_fit():
-    text = run("template", "a" * 53, str(CHART))
+@pytest.mark.parametrize("release", ["a" * 53, "media.of.the-town"])
+def test_any_name_of_a_release_fits(release):
+    text = run("template", release, str(CHART))
     for found in parse(text):
-        assert len(found["metadata"]["name"]) <= 63
+        assert re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", found["metadata"]["name"])
         for value in found["metadata"]["labels"].values():
             assert len(value) <= 63

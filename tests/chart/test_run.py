@@ -7,11 +7,13 @@ place of pods, and the chart's own smoke test at the end.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -178,6 +180,22 @@ def test_a_link_goes_through_what_the_chart_starts(cluster):
     assert re.search(shown_after("POD LOGS: sluice-test\n"), smoke.stdout, re.DOTALL), smoke.stdout
     the_page_says_what_the_commands_print(cluster)
     assert set(cluster.stop().values()) == {0}
+
+
+def test_the_sample_site_listens_in_a_cluster_of_ipv6_alone(tmp_path):
+    interfaces = Path("/proc/net/if_inet6")
+    require(interfaces.exists() and interfaces.read_text(), "IPv6 on loopback")
+    containing = Cluster(tmp_path, render("minimal", listen="::")).containers
+    python, *args = containing["sluice-sample-site"]["args"]
+    assert python == "python"
+    here = {"8080": "0", "/data": str(tmp_path)}
+    command = [sys.executable, *(here.get(arg, arg) for arg in args)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            base = json.loads(process.stdout.readline())["base"]
+            assert httpx.get(base.replace("[::]", "[::1]"), timeout=10).is_success
+        finally:
+            process.kill()
 
 
 def shown_after(words):

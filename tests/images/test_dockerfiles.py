@@ -64,6 +64,13 @@ def test_users_are_numbers_and_the_last_one_is_nobody_s_root(name):
     assert text.rindex("FROM ") == text.index("FROM runtime AS final")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_base_names_its_registry(name):
+    """podman knows no other place for a short name than those that somebody has listed."""
+    [base] = re.findall(r"^ARG BASE_IMAGE=(.*)$", (ROOT / name).read_text(), re.MULTILINE)
+    assert base.startswith("docker.io/library/python:")
+
+
 def test_nothing_else_goes_to_the_engine():
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]

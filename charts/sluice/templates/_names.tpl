@@ -4,16 +4,11 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Short enough that a component and a hash still fit behind it. */}}
+{{/* Short enough that a component and a hash still fit behind it; a name of a Service has no dots. */}}
 {{- define "sluice.fullname" -}}
 {{- $name := include "sluice.name" . -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
-{{- end -}}
+{{- $full := .Values.fullnameOverride | default (contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name)) -}}
+{{- $full | replace "." "-" | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* (dict "root" $ "component" "api"): labels that selectors use; never to be changed. */}}

@@ -110,7 +110,7 @@ class SampleSite:
     def address(self, *, host: int = 0) -> str:
         """`address:port` of the host of that index, as `SLUICE_EGRESS_ALLOW` takes it."""
         address, port = self._servers[host].server_address[:2]
-        return f"{address!s}:{port}"
+        return f"[{address!s}]:{port}" if ":" in str(address) else f"{address!s}:{port}"
 
     def kinds(self, *, host: int = 0) -> tuple[Sample, ...]:
         """Every kind of link, absolute, with what to expect of it."""

@@ -54,6 +54,8 @@ class SiteServer(ThreadingHTTPServer):
         self._open: dict[socket.socket, str] = {}
         self._closing = False
         self._changed = threading.Condition()
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         super().__init__(address, SiteHandler)
 
     def server_bind(self) -> None:
