@@ -31,6 +31,9 @@ def test_of_a_line(text: str, shown: str) -> None:
         ("database_url", "postgresql+psycopg://me:pw@db:5432/x", "postgresql+psycopg://me:***@db:5432/x"),
         ("database_url", "postgresql+psycopg://me:p%40w@db/x", "postgresql+psycopg://me:***@db/x"),
         ("redis_url", "rediss://:pw@host:6379/0", "rediss://:***@host:6379/0"),
+        ("redis_url", "unix:///run/redis.sock?db=0", "unix:///run/redis.sock?db=0"),
+        ("database_url", "sqlite:////var/x.db", "sqlite:////var/x.db"),
+        ("storage_url", "file:///var/x", "file:///var/x"),
         ("redis_url", "redis://host/0?password=pw&x=1", "redis://host/0?password=***&x=1"),
         (
             "storage_url",

@@ -45,4 +45,6 @@ def mask_setting(name: str, value: object) -> str:
         f"{k}={MASK}" if any(w in k.lower() for w in (*_SECRET_WORDS, "key")) else f"{k}{eq}{v}"
         for k, eq, v in (pair.partition("=") for pair in parts.query.split("&") if pair)
     ]
-    return urlunsplit(parts._replace(query="&".join(query)))
+    # `urlunsplit` drops the empty host of schemes that it does not know: unix:///x became unix:/x.
+    tail = urlunsplit(("", "", "", "&".join(query), parts.fragment))
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{tail}"
