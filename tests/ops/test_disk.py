@@ -200,25 +200,38 @@ def test_a_storage_that_becomes_read_only(world, tmp_path):
             assert job["files"][0]["sha256"] == world.sha256(link)
 
 
+def refused_start(**env: str) -> str:
+    """What `sluice up` says that can't start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sluice_cli", "up"],
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")},
+            "SLUICE_HTTP_PORT": "0",
+            **env,
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    return done.stderr
+
+
 def test_a_storage_that_is_read_only_from_the_start(tmp_path):
     as_root()
     with mounted(MIB) as place:
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "sluice_cli", "up"],
-            env={
-                **{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")},
-                "SLUICE_DATA_DIR": str(tmp_path / "data"),
-                "SLUICE_STORAGE_URL": f"file://{place}",
-                "SLUICE_HTTP_PORT": "0",
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert "can't be written: Read-only file system" in done.stderr
+        env = {"SLUICE_DATA_DIR": str(tmp_path / "data"), "SLUICE_STORAGE_URL": f"file://{place}"}
+        assert "can't be written: Read-only file system" in refused_start(**env)
+
+
+def test_a_disk_that_is_full_from_the_start():
+    as_root()
+    with mounted(64 * 1024) as place:
+        said = refused_start(SLUICE_DATA_DIR=str(place / "data"))
+    assert said.startswith("sluice: The database has no room to write: ")
+    assert len(said.splitlines()) == 1
 
 
 def test_a_user_without_a_name_or_a_home(world):

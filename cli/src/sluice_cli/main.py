@@ -70,7 +70,8 @@ def main() -> None:
             click.echo(f"sluice: {stop}", err=True)
         sys.exit(stop.code)
     except (ConfigError, StoreAwayError) as exc:
-        click.echo(f"sluice: {exc}", err=True)
+        words = exc.sentence if isinstance(exc, StoreAwayError) else exc
+        click.echo(f"sluice: {words}", err=True)
         sys.exit(Exit.WRONG_USE)
     except click.ClickException as exc:
         exc.show()

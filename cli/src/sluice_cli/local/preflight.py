@@ -137,7 +137,7 @@ def _stores(settings: Settings) -> None:
     try:
         migrate.upgrade(engine)
     except StoreAwayError as exc:
-        raise ConfigError(f"The database does not answer: {exc}.") from exc
+        raise ConfigError(exc.sentence) from exc
     finally:
         engine.dispose()
 

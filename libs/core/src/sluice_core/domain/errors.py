@@ -173,9 +173,18 @@ class SluiceError(Exception):
 class StoreAwayError(Exception):
     """The database does not answer. Never a job's failure: work pauses until it is back."""
 
+    @property
+    def sentence(self) -> str:
+        """For people, with what the database's driver says."""
+        return f"The database does not answer: {self}."
+
 
 class StoreFullError(StoreAwayError):
     """The database answers and has no room to write: its disk is full."""
+
+    @property
+    def sentence(self) -> str:
+        return f"The database has no room to write: {self}."
 
 
 class BrokerAwayError(Exception):

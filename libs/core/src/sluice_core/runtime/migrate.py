@@ -52,7 +52,7 @@ def _upgrade(engine: sa.Engine) -> None:
     try:
         migrate.upgrade(engine)
     except StoreAwayError as exc:
-        raise NotYetError(f"The database does not answer: {exc}.") from exc
+        raise NotYetError(exc.sentence) from exc
 
 
 def _write_first_key(engine: sa.Engine, text: str) -> None:

@@ -180,7 +180,7 @@ def check(engine: sa.Engine) -> None:
             tables = set(sa.inspect(connection).get_table_names())
             found = revision(connection)
     except StoreAwayError as exc:
-        raise NotYetError(f"The database does not answer: {exc}.") from exc
+        raise NotYetError(exc.sentence) from exc
     if "jobs" not in tables or found is None:
         raise NotYetError("The database has no tables yet; run `sluice migrate` first.")
     if found < REVISION:
