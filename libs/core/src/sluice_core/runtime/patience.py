@@ -27,13 +27,17 @@ def patiently(check: Callable[[], None], patience: float) -> None:
 
     """
     deadline = time.monotonic() + patience
+    said = ""
     while True:
         try:
             check()
         except NotYetError as exc:
             if time.monotonic() > deadline:
                 raise
-            log.warning("waiting_for_store", reason=str(exc))
+            # Once: a store that is away for good would fill the terminal.
+            if str(exc) != said:
+                said = str(exc)
+                log.warning("waiting_for_store", reason=said)
             time.sleep(_PAUSE)
         else:
             return
