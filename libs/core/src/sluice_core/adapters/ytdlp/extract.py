@@ -7,6 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yt_dlp.utils import YoutubeDLError  # type: ignore[import-untyped]
+
 from sluice_core.adapters.ytdlp.describe import entry_event, slim
 from sluice_core.adapters.ytdlp.items import Items
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 #: Links that lead to links; more hops than this are a circle.
 _MAX_HOPS = 10
 _CIRCLE = "the link leads in a circle"
+
+#: Lists within lists that are opened: a channel has tabs, and nobody's tabs have tabs.
+_MAX_DEPTH = 2
 
 _LIST_TYPES = frozenset({"playlist", "multi_video"})
 
@@ -102,7 +107,7 @@ def _collection(ydl: Downloader, found: Info, request: Info, emit: Emit) -> None
         media, place = _nth(ydl, found, item or 1)
         emit(media_event(describe_media(ydl, media, item=place)))
         return
-    entries = _entries(found)
+    entries = _entries(ydl, found)
     first_two = list(islice(entries, 2))
     if _is_single(first_two, request):
         emit(media_event(describe_media(ydl, first_two[0], item=1)))
@@ -146,16 +151,44 @@ def _emit_entries(entries: Iterable[Info], request: Info, page: str, emit: Emit)
     emit({"event": "end", "count": count, "truncated": truncated})
 
 
-def _entries(found: Info) -> Iterator[Info]:
-    """The entries as the site gives them out, page by page, those of lists in a list in its place.
+def _entries(ydl: Downloader, found: Info) -> Iterator[Info]:
+    """The entries as the site gives them out, page by page; empty ones are left out.
 
-    Empty ones are left out.
+    A list in the list, as the tabs of a channel are, is opened, and its entries stand in its place.
     """
+    yield from _flat(ydl, found, set(), depth=0)
+
+
+def _flat(ydl: Downloader, found: Info, single: set[str], *, depth: int) -> Iterator[Info]:
+    """As `_entries`; `single` collects extractors of which an entry was no list after all."""
     for entry in found.get("entries") or ():
-        if entry and entry.get("_type") in _LIST_TYPES:
-            yield from _entries(entry)
-        elif entry:
+        if not entry:
+            continue
+        inner = _inner_list(ydl, entry, single) if depth < _MAX_DEPTH else None
+        if inner is None:
             yield dict(entry)
+        else:
+            yield from _flat(ydl, inner, single, depth=depth + 1)
+
+
+def _inner_list(ydl: Downloader, entry: Info, single: set[str]) -> Info | None:
+    """The list that an entry is or leads to; None for a media, and for what can't be told.
+
+    What can't be read is left to a job of its own, which says why.
+    """
+    if entry.get("_type") in _LIST_TYPES:
+        return entry
+    key = entry.get("ie_key")
+    if entry.get("_type") != "url" or not key or key in single or not ydl.may_give_lists(key):
+        return None
+    try:
+        found = _extract_once(ydl, entry["url"], key)
+    except (SluiceError, YoutubeDLError):
+        return None
+    if found.get("_type") in _LIST_TYPES:
+        return found
+    single.add(key)
+    return None
 
 
 def _nth(ydl: Downloader, found: Info, place: int) -> tuple[Info, int]:
@@ -168,7 +201,7 @@ def _nth(ydl: Downloader, found: Info, place: int) -> tuple[Info, int]:
         SluiceError: `gone`, nothing is there; `unsupported_url`, lists lead to lists for ever.
     """
     for _ in range(_MAX_HOPS):
-        entry = next(islice(_entries(found), place - 1, None), None)
+        entry = next(islice(_entries(ydl, found), place - 1, None), None)
         if entry is None:
             raise SluiceError("the page has no such entry any more", code="gone")
         for name in ("extractor", "extractor_key", "webpage_url"):

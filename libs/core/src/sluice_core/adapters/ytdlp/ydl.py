@@ -67,6 +67,12 @@ class Downloader(yt_dlp.YoutubeDL):  # type: ignore[misc]  # the package has no 
         #: Looks at every exchange of this run; may refuse, change or repeat it.
         self.exchange: Callable[[Request], Response] = super().urlopen
 
+    def may_give_lists(self, ie_key: str) -> bool:
+        """Whether an extractor's finds are lists, all or some, by the library's own examples."""
+        # Of `Generic`, which tries what no other knows, nothing can be said.
+        found = self._ies.get(ie_key) if ie_key != "Generic" else None
+        return found is not None and found._RETURN_TYPE in {"playlist", "any"}  # noqa: SLF001  # nothing public tells
+
     def urlopen(self, req: Any) -> Any:
         """Open a link, a `Request` or a legacy request, http and https alone.
 
