@@ -6,7 +6,6 @@ emptied, away, or lose a signal; every two seconds the hub compares versions wit
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from sluice_api.database import Database
 from sluice_api.events.audience import Audience
 from sluice_api.events.client import Client
 from sluice_api.events.comparison import Comparison
+from sluice_api.events.dispatcher import Dispatcher
 from sluice_api.events.feed import Feed
 from sluice_api.events.memory import Memory
 from sluice_api.events.messages import Watch, deleted_message, job_message, progress_message
@@ -36,10 +36,6 @@ log = structlog.get_logger(__name__)
 
 #: Seconds between comparisons with the database.
 COMPARE_EVERY = 2.0
-#: Seconds between looks who is to be sent a comment.
-TICK = 0.5
-#: Clients sent to before others than these have a turn.
-SENT = 200
 #: Seconds in which changes of one job become one event.
 COALESCE = 0.05
 #: Jobs read in one go.
@@ -75,24 +71,26 @@ class Hub:
         self._feed = Feed(stream, block=block)
         self._comparison = Comparison(database, clock)
         self._audience = Audience()
+        self._dispatcher = Dispatcher(self._audience)
         self._memory = Memory()
         #: Jobs to be read and told, with whose they are.
         self._dirty: dict[str, str | None] = {}
         self._building: set[str] = set()
         self._parents: dict[str, str | None] = {}
         self._wake = Signal()
-        #: Clients with something to send, the one that waited longest first.
-        self._ready: dict[Client, None] = {}
-        self._news = Signal()
         self._loops: dict[str, gevent.Greenlet[..., None]] = {}
         #: As the comparison's cursor, of what was not only found but told.
         self._told_up_to = 0.0
         self._count = 0
-        self.is_closing = False
 
     @property
     def clients(self) -> int:
         return len(self._audience)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether all streams are about to end."""
+        return self._dispatcher.is_closing
 
     def event_id(self) -> str:
         """Says up to when a client that saw this event knows everything; see `stream`."""
@@ -101,7 +99,7 @@ class Hub:
 
     def join(self, watch: Watch, still_allowed: Callable[[], bool]) -> Client:
         """A client that collects from now on, until it leaves."""
-        client = Client(watch, still_allowed=still_allowed, on_news=self.ready)
+        client = Client(watch, still_allowed=still_allowed, on_news=self._dispatcher.ready)
         self._audience.add(client)
         self._start()
         return client
@@ -113,24 +111,20 @@ class Hub:
 
     def leave(self, client: Client) -> None:
         """Idempotent."""
-        self._audience.discard(client)
-        self._ready.pop(client, None)
-        client.close()
+        self._dispatcher.leave(client)
 
     def ready(self, client: Client) -> None:
-        """There is something to send, or room to send it; does not wait."""
-        self._ready[client] = None
-        self._news.set()
+        """There is room to send it more; does not wait."""
+        self._dispatcher.ready(client)
 
     def stop(self) -> None:
         """Let all streams end; safe in a signal handler."""
-        self.is_closing = True
-        self._news.set()
+        self._dispatcher.stop()
 
     def close(self) -> None:
         self.stop()
         gevent.killall(list(self._loops.values()), timeout=1)
-        self._dismiss_all()
+        self._dispatcher.dismiss_all()
         self._feed.close()
 
     def _is_wanted(self) -> bool:
@@ -141,8 +135,8 @@ class Hub:
             self._follow_redis,
             self._follow_database,
             self._tell_dirty,
-            self._send,
-            self._tick,
+            self._dispatcher.send,
+            self._dispatcher.comment,
         )
         dead = [f for f in loops if f.__name__ not in self._loops or self._loops[f.__name__].dead]
         if len(dead) == len(loops):
@@ -162,37 +156,6 @@ class Hub:
             except Exception:
                 log.exception("event_loop_failed", loop=loop.__name__)
                 gevent.sleep(1.0)
-
-    # -- sending --------------------------------------------------------------------------------
-
-    def _send(self) -> None:
-        while self._is_wanted():
-            self._news.wait()
-            self._news.clear()
-            while self._ready and not self.is_closing:
-                for client in list(itertools.islice(self._ready, SENT)):
-                    self._ready.pop(client, None)
-                    if not client.push():
-                        self.leave(client)
-                # Requests and Redis have their turn too.
-                gevent.sleep(0)
-            if self.is_closing:
-                self._dismiss_all()
-
-    def _dismiss_all(self) -> None:
-        for client in self._audience:
-            client.dismiss()
-            self.leave(client)
-
-    def _tick(self) -> None:
-        while self._is_wanted():
-            gevent.sleep(TICK)
-            now = time.monotonic()
-            for client in self._audience:
-                if now >= client.ping_at:
-                    self.ready(client)
-
-    # -- what Redis says ------------------------------------------------------------------------
 
     def _follow_redis(self) -> None:
         self._feed.follow(self._hear, wanted=self._is_wanted)
@@ -225,8 +188,6 @@ class Hub:
         self._audience.tell(progress_message(job, told.children, self.event_id()))
         return True
 
-    # -- what the database says -----------------------------------------------------------------
-
     def _follow_database(self) -> None:
         while self._is_wanted():
             gevent.sleep(COMPARE_EVERY / 2)
@@ -250,8 +211,6 @@ class Hub:
             for change in page:
                 if change.version > self._memory.noted(change.job_id):
                     self._mark(change.job_id, change.api_key_id)
-
-    # -- telling --------------------------------------------------------------------------------
 
     def _mark(self, job_id: str, api_key_id: str | None) -> None:
         self._dirty[job_id] = api_key_id
