@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from sluice_core.adapters import settings
+from sluice_core.adapters.storage import open_storage
+from sluice_core.domain.lanes import Actor
+from sluice_core.runtime.deps import StageDeps, make_deps
 from sluice_testing.process import ServerProcess
 
 
@@ -42,3 +48,12 @@ def start_scheduler(
     yield start
     for process in running:
         process.stop()
+
+
+@pytest.fixture
+def deps(engine: sa.Engine, redis_url: str, tmp_path: Path) -> Iterator[StageDeps]:
+    """What a scheduler works with, in this process."""
+    loaded = settings.load({"SLUICE_REDIS_URL": redis_url, "SLUICE_DATA_DIR": str(tmp_path)})
+    with ExitStack() as stack:
+        storage = open_storage(f"file://{tmp_path}/storage")
+        yield make_deps(Actor.SETTLE, loaded, stack, engine=engine, storage=storage)

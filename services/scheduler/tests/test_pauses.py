@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
-import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters import settings
 from sluice_core.adapters.db import job_counts, steering
 from sluice_core.adapters.db.engine import read, write
-from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status
-from sluice_core.runtime.deps import StageDeps, make_deps
+from sluice_core.runtime.deps import StageDeps
 from sluice_scheduler.pauses import PauseMirror
 from sluice_testing import factories
 from sluice_testing.process import ServerProcess
 from sluice_testing.waiting import until
-
-
-@pytest.fixture
-def deps(engine: sa.Engine, redis_url: str, tmp_path) -> Iterator[StageDeps]:
-    loaded = settings.load({"SLUICE_REDIS_URL": redis_url, "SLUICE_DATA_DIR": str(tmp_path)})
-    with ExitStack() as stack:
-        storage = open_storage(f"file://{tmp_path}/storage")
-        yield make_deps(Actor.SETTLE, loaded, stack, engine=engine, storage=storage)
 
 
 def pause(engine: sa.Engine, queue: str) -> bool:

@@ -1,5 +1,6 @@
 import pytest
 import sqlalchemy as sa
+from structlog.testing import capture_logs
 
 from sluice_core.adapters import redis
 from sluice_core.adapters.db import outbox
@@ -9,6 +10,9 @@ from sluice_core.domain.errors import BrokerAwayError
 from sluice_core.domain.lanes import Actor, queues_of
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_scheduler import relay
+from sluice_scheduler.duties import Duties
+from sluice_scheduler.pauses import PauseMirror
+from sluice_scheduler.scheduling import Scheduling
 from sluice_testing.factories import NOW, make_job, next_order, start_run
 
 QUEUES = queues_of(Actor.PARSE)
@@ -107,6 +111,26 @@ def test_an_emptied_redis_is_noticed_once(redis_url):
     assert not emptied.check()
     one.close()
     two.close()
+
+
+def test_a_redis_that_begins_empty_is_no_event_and_one_that_is_emptied_is(deps):
+    duties = Duties(deps, Scheduling(deps), PauseMirror(deps))
+    now = deps.clock()
+    submit(deps.engine, now=now - 5)
+    relay.relay(deps.engine, deps.broker, now=now)
+    for client in (deps.broker.client, deps.signals):
+        client.flushdb()
+    with capture_logs() as told:
+        duties.refill()
+        duties.refill()
+        assert waiting(deps.broker) == 1
+        deps.broker.client.flushdb()
+        duties.refill()
+        assert waiting(deps.broker) == 1
+    assert [(line["event"], line["log_level"]) for line in told] == [
+        ("redis_filled", "info"),
+        ("redis_was_empty", "warning"),
+    ]
 
 
 def test_two_relays_publish_each_row_once(engine, broker):

@@ -57,6 +57,7 @@ class Duties:
         self._scheduling = scheduling
         self._watch = BeatWatch()
         self._emptied = relay.EmptiedRedis(deps.signals, deps.broker.client)
+        self._has_looked = False
 
     def tasks(self) -> list[Task]:
         """Most urgent first; seconds between two turns."""
@@ -82,12 +83,19 @@ class Duties:
             pass
 
     def refill(self) -> None:
-        if self._emptied.check():
-            # Or what comes back would be fetched although it is paused.
-            self._pauses.turn()
-            republished = self._republish(published_before=self._deps.clock())
-            log.warning("redis_was_empty", republished=republished)
-            self._reconciled("emptied_redis")
+        is_empty = self._emptied.check()
+        is_start, self._has_looked = not self._has_looked, True
+        if not is_empty:
+            return
+        # Or what comes back would be fetched although it is paused.
+        self._pauses.turn()
+        republished = self._republish(published_before=self._deps.clock())
+        if is_start:
+            # As it should be: the Redis of one machine keeps nothing over an end.
+            log.info("redis_filled", published=republished)
+            return
+        log.warning("redis_was_empty", republished=republished)
+        self._reconciled("emptied_redis")
 
     def find_lost_messages(self) -> None:
         lost = self._republish(published_before=self._deps.clock() - relay.LOST_AFTER)
