@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from redis.exceptions import ResponseError
 
+from sluice_core.adapters import redis as redis_adapter
 from sluice_core.adapters.redis import call, check, connect, connect_broker
 from sluice_core.domain.errors import BrokerAwayError, ConfigError
 from sluice_testing.redis import RedisServer
@@ -104,3 +105,15 @@ def test_a_fault_of_ours_is_not_called_away(redis_url):
         client.set("a", "b")
         with pytest.raises(ResponseError, match="WRONGTYPE"), call():
             client.lpop("a")
+
+
+def test_connections_are_bounded(redis_url, monkeypatch):
+    monkeypatch.setattr(redis_adapter, "MAX_CONNECTIONS", 2)
+    with connect(redis_url) as client:
+        held = [client.connection_pool.get_connection() for _ in range(2)]
+        with pytest.raises(BrokerAwayError), call():
+            client.ping()
+        client.connection_pool.release(held[0])
+        with call():
+            client.ping()
+        client.connection_pool.release(held[1])

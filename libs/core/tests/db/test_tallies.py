@@ -175,7 +175,7 @@ def test_two_who_fold_at_once_count_once(engine: sa.Engine) -> None:
     assert sum(folded) == 300
     assert runs_counted(engine) == {("ok", "parse"): 300.0}
     with read(engine) as c:
-        assert not tallies.pending(c)
+        assert not tallies.has_events(c)
         assert c.execute(sa.select(sa.func.count()).select_from(tally_events)).scalar() == 0
 
 

@@ -11,7 +11,7 @@ from sluice_core.adapters.db.engine import read, write
 def add_up(engine: sa.Engine) -> None:
     """Fold changes of job counts, and of counters and histograms."""
     with read(engine) as connection:
-        changed, noted = job_counts.has_changes(connection), tallies.pending(connection)
+        changed, noted = job_counts.has_changes(connection), tallies.has_events(connection)
     while changed:
         with write(engine) as connection:
             changed = job_counts.fold(connection) == job_counts.BATCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import counters
-from sluice_core.adapters.db.upsert import insert_into
+from sluice_core.adapters.db.upsert import raise_by
 
 #: Dead letters pushed out by newer ones.
 DEAD_LETTERS_DROPPED = "dead_letters_dropped"
@@ -13,13 +13,7 @@ DEAD_LETTERS_DROPPED = "dead_letters_dropped"
 
 def add(connection: sa.Connection, name: str, count: int) -> None:
     """Raise a counter, which need not exist yet."""
-    insert = insert_into(connection, counters).values(name=name, value=count)
-    connection.execute(
-        insert.on_conflict_do_update(
-            index_elements=[counters.c.name],
-            set_={"value": counters.c.value + insert.excluded.value},
-        )
-    )
+    raise_by(connection, counters.c.value, [{"name": name, "value": count}])
 
 
 def read(connection: sa.Connection, name: str) -> int:

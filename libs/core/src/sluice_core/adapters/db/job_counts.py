@@ -6,12 +6,14 @@ scheduler folds them into one row for each state, so that there is never much to
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import sqlalchemy as sa
 
+from sluice_core.adapters.db import notes
 from sluice_core.adapters.db.schema import job_changes, job_counts
-from sluice_core.adapters.db.upsert import insert_into
+from sluice_core.adapters.db.upsert import raise_by
 from sluice_core.domain.states import ACTIVE, Status
 
 #: Rows added up in one transaction.
@@ -47,32 +49,15 @@ def active(connection: sa.Connection) -> int:
 
 def has_changes(connection: sa.Connection) -> bool:
     """Whether `fold` has anything to do; takes no write lock."""
-    return connection.execute(sa.select(job_changes.c.id).limit(1)).first() is not None
+    return notes.has_any(connection, job_changes)
 
 
 def fold(connection: sa.Connection, *, limit: int = BATCH) -> int:
     """Add the oldest changes up; returns how many. Harmless when several do it at once."""
-    oldest = (
-        sa.select(job_changes.c.id)
-        .order_by(job_changes.c.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-    gone = connection.execute(
-        sa.delete(job_changes)
-        .where(job_changes.c.id.in_(oldest.scalar_subquery()))
-        .returning(job_changes.c.status, job_changes.c.delta)
-    ).all()
-    sums: dict[str, int] = {}
-    for status, delta in gone:
-        sums[status] = sums.get(status, 0) + delta
-    # In one order, so that two who fold never wait for each other in a ring.
-    for status, delta in sorted(sums.items()):
-        insert = insert_into(connection, job_counts).values(status=status, count=delta)
-        connection.execute(
-            insert.on_conflict_do_update(
-                index_elements=[job_counts.c.status],
-                set_={"count": job_counts.c.count + insert.excluded.count},
-            )
-        )
-    return len(gone)
+    taken = notes.take_oldest(connection, job_changes, limit=limit)
+    sums: Counter[str] = Counter()
+    for row in taken:
+        sums[row.status] += row.delta
+    amounts = [{"status": status, "count": delta} for status, delta in sums.items()]
+    raise_by(connection, job_counts.c.count, amounts)
+    return len(taken)

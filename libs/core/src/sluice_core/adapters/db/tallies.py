@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
+from sluice_core.adapters.db import notes
 from sluice_core.adapters.db.schema import tallies, tally_events
-from sluice_core.adapters.db.upsert import insert_into
+from sluice_core.adapters.db.upsert import raise_by
 from sluice_core.domain.tallies import Cells, Tally, cells
 
 #: Notes that one transaction adds up.
@@ -26,9 +27,9 @@ def note(connection: sa.Connection, found: Iterable[Tally]) -> None:
         connection.execute(sa.insert(tally_events), rows)
 
 
-def pending(connection: sa.Connection) -> bool:
-    """Whether there is anything to add up."""
-    return connection.execute(sa.select(tally_events.c.id).limit(1)).first() is not None
+def has_events(connection: sa.Connection) -> bool:
+    """Whether `fold` has anything to do; takes no write lock."""
+    return notes.has_any(connection, tally_events)
 
 
 def fold(connection: sa.Connection, *, limit: int = BATCH) -> int:
@@ -38,38 +39,17 @@ def fold(connection: sa.Connection, *, limit: int = BATCH) -> int:
         how many; `limit` when there may be more.
 
     """
-    oldest = (
-        sa.select(tally_events.c.id)
-        .order_by(tally_events.c.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-    taken = connection.execute(
-        sa.delete(tally_events).where(tally_events.c.id.in_(oldest)).returning(tally_events)
-    ).all()
+    taken = notes.take_oldest(connection, tally_events, limit=limit)
     sums: Cells = {}
     for row in taken:
         for key, value in cells(row.metric, row.labels, row.value).items():
             sums[key] = sums.get(key, 0.0) + value
-    _add(connection, sums)
+    amounts = [
+        {"series": series, "labels": labels, "value": value}
+        for (series, labels), value in sums.items()
+    ]
+    raise_by(connection, tallies.c.value, amounts)
     return len(taken)
-
-
-def _add(connection: sa.Connection, sums: Cells) -> None:
-    if not sums:
-        return
-    insert = insert_into(connection, tallies)
-    connection.execute(
-        insert.on_conflict_do_update(
-            index_elements=[tallies.c.series, tallies.c.labels],
-            set_={"value": tallies.c.value + insert.excluded.value},
-        ),
-        # In one order: two who add at once would else wait for each other in a ring.
-        [
-            {"series": series, "labels": labels, "value": value}
-            for (series, labels), value in sorted(sums.items())
-        ],
-    )
 
 
 def read(connection: sa.Connection) -> Cells:
