@@ -166,6 +166,16 @@ def test_the_settings_can_be_read(objects):
             assert name
 
 
+@pytest.mark.parametrize("number", [7, 604_800, 31_536_000, 10 * 2**30, 0.25])
+def test_numbers_reach_the_processes_as_they_were_written(number):
+    """helm reads those of a values file as floats, and writes a large one as 3.1536e+07."""
+    own = {"settings": {"MIN_FREE_BYTES": number}}
+    objects = render("minimal", settings={"RETENTION_JOBS": number}, workers={"downloader": own})
+    [worker] = [c for n, _, c in containers(objects) if n == "sluice-downloader"]
+    found = settings_of(objects, worker)
+    assert found["SLUICE_RETENTION_JOBS"] == found["SLUICE_MIN_FREE_BYTES"] == str(number)
+
+
 def test_every_secret_and_key_that_is_asked_for_is_there(objects, case):
     secrets = of_kind(objects, "Secret")
     for name, _, container in containers(objects):
@@ -222,7 +232,7 @@ def test_workers_get_the_grace_that_their_drain_takes(objects):
 
 @pytest.mark.parametrize(
     ("size", "size_in_bytes"),
-    [("20Gi", 20 * 2**30), ("1.5Gi", 1.5 * 2**30), ("500M", 5e8), (1000, 1000)],
+    [("20Gi", 20 * 2**30), ("1.5Gi", 1.5 * 2**30), ("500M", 5e8), (20 * 2**30, 20 * 2**30)],
 )
 def test_downloads_know_what_their_volume_may_hold(size, size_in_bytes):
     """Kubernetes ends a pod whose volume holds more."""

@@ -52,6 +52,8 @@ TOGETHER = [
     ),
     ({"database": {"url": "postgresql://db/x", "existingSecret": "s"}}, "not both"),
     ({"redis": {"url": "redis://r", "existingSecret": "s"}}, "not both"),
+    ({"redis": {"passwordSecret": "s"}}, "redis.url"),
+    ({"storage": {"existingSecret": "s"}}, "storage.url"),
     ({"workers": {"parser": {"autoscaling": {"minReplicas": 5}}}}, "workers.parser"),
     ({"workers": {"downloader": {"autoscaling": {"maxReplicas": 50}}}}, "maxConnections"),
     ({"api": {"autoscaling": {"enabled": True, "maxReplicas": 50}}}, "maxConnections"),

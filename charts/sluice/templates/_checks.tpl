@@ -3,6 +3,8 @@
 {{- $v := .Values -}}
 {{- if and $v.database.url $v.database.existingSecret }}{{ fail "Set database.url or database.existingSecret, not both." }}{{ end -}}
 {{- if and $v.redis.url $v.redis.existingSecret }}{{ fail "Set redis.url or redis.existingSecret, not both." }}{{ end -}}
+{{- if and $v.redis.passwordSecret (not (or $v.redis.url $v.redis.existingSecret)) }}{{ fail "redis.passwordSecret is for a Redis of your own: set redis.url or redis.existingSecret too." }}{{ end -}}
+{{- if and $v.storage.existingSecret (not $v.storage.url) }}{{ fail "storage.existingSecret is for a bucket of your own: set storage.url too." }}{{ end -}}
 {{- if not $v.devDependencies.enabled -}}
 {{- if not (or $v.database.url $v.database.existingSecret) }}{{ fail "Set database.url or database.existingSecret; or devDependencies.enabled=true for a trial." }}{{ end -}}
 {{- if not (or $v.redis.url $v.redis.existingSecret) }}{{ fail "Set redis.url or redis.existingSecret; or devDependencies.enabled=true for a trial." }}{{ end -}}

@@ -29,7 +29,7 @@ spec:
   storageClassName: {{ . }}
   {{- end }}
   resources:
-    requests: {storage: {{ $persistence.size }}}
+    requests: {storage: {{ include "sluice.text" $persistence.size }}}
 {{- end }}
 ---
 apiVersion: apps/v1
@@ -98,6 +98,6 @@ spec:
           {{- if $persistence.enabled }}
           persistentVolumeClaim: {claimName: {{ $full }}}
           {{- else }}
-          emptyDir: {sizeLimit: {{ $persistence.size }}}
+          emptyDir: {sizeLimit: {{ include "sluice.text" $persistence.size }}}
           {{- end }}
 {{- end -}}

@@ -1,5 +1,10 @@
 {{/* The environment of every process of the release. */}}
 
+{{/* A value as text: numbers of a values file are floats here, and large ones would become 1e+09. */}}
+{{- define "sluice.text" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ printf "%.0f" . }}{{ else }}{{ toString . }}{{ end -}}
+{{- end -}}
+
 {{/* What is no secret, as a map NAME: value; ConfigMap and checksum are made of it. */}}
 {{- define "sluice.settings" -}}
 {{- $full := include "sluice.fullname" . -}}
@@ -32,7 +37,7 @@ SLUICE_PRESETS_FILE: /etc/sluice/presets/presets.toml
 SLUICE_START_PATIENCE: "120"
 {{- end }}
 {{- range $name, $value := .Values.settings }}
-SLUICE_{{ $name }}: {{ $value | toString | quote }}
+SLUICE_{{ $name }}: {{ include "sluice.text" $value | quote }}
 {{- end }}
 {{- end -}}
 
@@ -92,7 +97,7 @@ checksum/settings: {{ printf "%s %s %s %s" .Values.presets (include "sluice.sett
 {{- define "sluice.ownEnv" -}}
 {{- range $name, $value := merge (dict) (.settings | default dict) (.extra | default dict) }}
 - name: SLUICE_{{ $name }}
-  value: {{ $value | toString | quote }}
+  value: {{ include "sluice.text" $value | quote }}
 {{- end }}
 {{- end -}}
 

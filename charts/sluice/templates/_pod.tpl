@@ -172,6 +172,6 @@ spec:
 {{/* A quantity of memory or disk in bytes. */}}
 {{- define "sluice.bytes" -}}
 {{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- $text := toString . -}}
+{{- $text := include "sluice.text" . -}}
 {{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units (regexFind "[A-Za-z]*$" $text)) | int64 -}}
 {{- end -}}
