@@ -54,6 +54,7 @@ OWNED = frozenset(
         "BOOTSTRAP_KEY",
         "POD_NAME",
         "CALLBACK_SECRET",
+        "SITE_SECRETS_KEY",
         "PRESETS_FILE",
         "FAILPOINTS",
         "FAILPOINTS_LOG",
@@ -136,6 +137,7 @@ def canonical(objects: list[dict[str, Any]]) -> str:
     ordered = sorted(filter(None, shown), key=lambda o: (o["kind"], o["metadata"]["name"]))
     text: str = yaml.safe_dump_all(ordered, sort_keys=True, width=100)
     text = re.sub(r"api-key: c2x1aWNl\S+", "api-key: RANDOM", text)
+    text = re.sub(r"(?m)site-secrets-key: \S{60}$", "site-secrets-key: RANDOM", text)
     made = re.search(r"^  password: (\S{24})$", text, re.MULTILINE)
     return text.replace(made[1], "RANDOM") if made else text
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 
 import pytest
 import yaml
 
 from sluice_autoscaler.config import read_pools
+from sluice_core.adapters.seal import Sealer
 from sluice_core.adapters.settings import StageSettings, load
 from tests.chart.objects import containers, env, is_ours, of_kind, pods
 from tests.chart.render import CHART, OWNED, render
@@ -414,6 +416,22 @@ def test_the_first_key_outlives_the_release():
     assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert not is_hook(secret)
     assert "sluice-api-key" not in of_kind(render("production"), "Secret")
+
+
+def test_the_key_of_what_sites_are_shown_is_good_kept_and_for_three_alone():
+    objects = render("minimal")
+    secret = of_kind(objects, "Secret")["sluice-site-secrets"]
+    assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    Sealer([b64decode(secret["data"]["site-secrets-key"]).decode()]).seal(b"x")
+    who = {
+        found["metadata"]["name"]
+        for found in objects
+        if found["kind"] != "Secret" and "site-secrets" in str(found)
+    }
+    assert who == {"sluice-api", "sluice-parser", "sluice-downloader"}
+    own = render("minimal", siteSecrets={"existingSecret": "mine", "secretKey": "k"})
+    assert "sluice-site-secrets" not in of_kind(own, "Secret")
+    assert str(own).count("{'name': 'mine', 'key': 'k'}") == 3
 
 
 def test_trial_stores_come_only_for_what_is_not_named():

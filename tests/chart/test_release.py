@@ -81,6 +81,7 @@ def test_the_first_key_and_trial_passwords_stay(server):
     secrets = server.cluster.kind("Secret")
     key = secrets["sluice-api-key"]["data"]["api-key"]
     password = secrets["sluice-dev"]["data"]["password"]
+    sealing = secrets["sluice-site-secrets"]["data"]
     done(server.helm("upgrade", "--set", "image.tag=v9"))
     assert server.cluster.kind("Secret")["sluice-api-key"]["data"]["api-key"] == key
     assert server.cluster.kind("Secret")["sluice-dev"]["data"]["password"] == password
@@ -91,6 +92,7 @@ def test_the_first_key_and_trial_passwords_stay(server):
     assert not server.cluster.kind("Deployment")
     done(server.helm("install"))
     assert server.cluster.kind("Secret")["sluice-api-key"]["data"]["api-key"] == key
+    assert server.cluster.kind("Secret")["sluice-site-secrets"]["data"] == sealing
 
 
 @pytest.mark.parametrize("mode", ["builtin", "external"])

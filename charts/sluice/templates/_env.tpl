@@ -93,6 +93,13 @@ checksum/settings: {{ printf "%s %s %s %s" .Values.presets (include "sluice.sett
 {{- end }}
 {{- end }}
 
+{{/* For those alone that write and open what is kept for sites: API, parsers and downloaders. */}}
+{{- define "sluice.siteSecretsEnv" -}}
+- name: SLUICE_SITE_SECRETS_KEY
+  valueFrom:
+    secretKeyRef: {name: {{ include "sluice.siteSecret" . }}, key: {{ .Values.siteSecrets.secretKey }}}
+{{- end -}}
+
 {{/* (dict "root" $ "settings" map "extra" map): a component's own settings over the common ones. */}}
 {{- define "sluice.ownEnv" -}}
 {{- range $name, $value := merge (dict) (.settings | default dict) (.extra | default dict) }}

@@ -41,6 +41,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- .Values.auth.existingSecret | default (printf "%s-api-key" (include "sluice.fullname" .)) -}}
 {{- end -}}
 
+{{- define "sluice.siteSecret" -}}
+{{- .Values.siteSecrets.existingSecret | default (printf "%s-site-secrets" (include "sluice.fullname" .)) -}}
+{{- end -}}
+
 {{- define "sluice.apiUrl" -}}
 {{- printf "http://%s-api.%s.svc:%v" (include "sluice.fullname" .) .Release.Namespace .Values.api.service.port -}}
 {{- end -}}

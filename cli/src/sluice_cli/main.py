@@ -27,6 +27,7 @@ _COMMANDS = {
     "audit": "operate:audit",
     "dead-letters": "letters:dead_letters",
     "schedules": "schedules:schedules",
+    "sites": "sites:sites",
     "doctor": "doctor:doctor",
     "simulate": "simulate:simulate",
     "keys": "admin:keys",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sluice_cli.local import folder
+from sluice_core.adapters.seal import Sealer
 from sluice_core.domain.errors import ConfigError
 
 
@@ -62,3 +63,16 @@ def test_a_deep_folder_gets_its_sockets_elsewhere_at_the_same_place(tmp_path: Pa
     with pytest.raises(ConfigError, match="must belong to you alone"):
         folder.socket_folder(deep, name="redis.sock")
     found.rmdir()
+
+
+def test_the_key_of_what_sites_are_shown_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    # What a start that was killed left.
+    (tmp_path / f"{folder.SITE_SECRETS_KEY}.new").write_text("half")
+    made = folder.site_secrets_key(tmp_path)
+    assert Sealer([made]).has_key
+    assert folder.site_secrets_key(tmp_path) == made
+    path = tmp_path / folder.SITE_SECRETS_KEY
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="readable by you alone"):
+        folder.site_secrets_key(tmp_path)

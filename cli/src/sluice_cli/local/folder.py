@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from sluice_core.adapters.seal import new_key
 from sluice_core.domain.errors import ConfigError
 
 LOCK = "sluice.lock"
 STATE = "sluice.json"
+SITE_SECRETS_KEY = "site-secrets.key"
 #: Bytes that a Unix socket's path may have: 104 on macOS, 108 on Linux, the closing zero included.
 MAX_SOCKET_PATH = 103
 
@@ -96,6 +98,31 @@ def is_locked(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def site_secrets_key(folder: Path) -> str:
+    """The key of what is kept for sites, made once; the caller holds the folder's lock.
+
+    Raises:
+        ConfigError: others can read it, or it is gone half-way.
+
+    """
+    path = folder / SITE_SECRETS_KEY
+    if not path.exists():
+        new = path.with_name(f"{path.name}.new")
+        new.unlink(missing_ok=True)
+        with open(new, "x", encoding="ascii", opener=_for_owner_alone) as file:
+            file.write(f"{new_key()}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path} must be readable by you alone (mode 0600).")
+    return path.read_text(encoding="ascii").strip()
+
+
+def _for_owner_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def socket_folder(folder: Path, *, name: str) -> Path:

@@ -76,6 +76,7 @@ def _prepare(environ: Mapping[str, str], settings: Settings, data: Path) -> Prep
         **environ,
         "SLUICE_DATA_DIR": str(data),
         "SLUICE_REDIS_URL": redis_url,
+        "SLUICE_SITE_SECRETS_KEY": settings.sites.site_secrets_key or folder.site_secrets_key(data),
         "SLUICE_HTTP_HOST": settings.http.http_host,
         "SLUICE_HTTP_PORT": str(bound),
         # One port can't be had five times; what the API tells is of all of them.

@@ -19,7 +19,7 @@ from sluice_core.domain.job import Job, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
 from sluice_core.domain.plan import SUBTITLE, Plan, Source, Track
-from sluice_core.runtime import media_child, scratch, worker
+from sluice_core.runtime import media_child, scratch, sites, worker
 from sluice_core.runtime.children import ForkServer, Preforked
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.disk import Disk, Room, open_disk
@@ -195,6 +195,7 @@ def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -
         "max_bytes": settings.jobs.max_file_size or None,
         "rate_limit": settings.egress.rate_limit or None,
         "egress": media_child.egress_request(settings.egress),
+        **sites.login_request(run),
     }
 
 

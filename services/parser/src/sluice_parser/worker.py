@@ -14,7 +14,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
 from sluice_core.domain.plan import Plan, Track
 from sluice_core.domain.presets import Preset, load_presets
-from sluice_core.runtime import media_child, worker
+from sluice_core.runtime import media_child, sites, worker
 from sluice_core.runtime.children import ForkServer, Preforked
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.run import Advance, Expanded, Outcome, Run
@@ -67,6 +67,7 @@ def request_for(run: Run, preset: Preset) -> dict[str, Any]:
         "format_sort": list(preset.format_sort),
         "subtitles": list(job.request.subtitles),
         "egress": media_child.egress_request(settings.egress),
+        **sites.login_request(run),
     }
 
 

@@ -6,6 +6,7 @@ Built once in `main()` or `create_app()` and handed on. A wrong value is named i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +30,8 @@ from sluice_core.domain.lanes import LANES, Actor, Lane
 from sluice_core.domain.masking import mask_setting
 
 PREFIX = "SLUICE_"
+#: 32 bytes in URL-safe base64.
+_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
 
 
 class _Group(BaseModel):
@@ -193,6 +196,26 @@ class AutoscalerSettings(_Group):
     autoscaler_drain: bool = True
 
 
+class SiteSettings(_Group):
+    """What sites are shown, see `sluice_core.domain.sites`."""
+
+    #: Keys that cookies and passwords of sites are sealed with, each 32 bytes in URL-safe base64,
+    #: comma-separated: the first seals, all open. Empty: none can be kept.
+    site_secrets_key: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.site_secrets_key.split(",") if part.strip())
+
+    @field_validator("site_secrets_key")
+    @classmethod
+    def _are_keys(cls, value: str) -> str:
+        for key in value.split(","):
+            if key.strip() and not _KEY.fullmatch(key.strip()):
+                raise ValueError("a key is 32 bytes in URL-safe base64, 44 characters")
+        return value
+
+
 class MetricsSettings(_Group):
     """The port of `/metrics`, and of `/livez` and `/readyz` for processes that have no other."""
 
@@ -297,6 +320,7 @@ class Settings(BaseModel):
     egress: EgressSettings
     jobs: JobSettings
     scheduler: SchedulerSettings
+    sites: SiteSettings
     autoscaler: AutoscalerSettings
     metrics: MetricsSettings
     log: LogSettings
@@ -311,6 +335,7 @@ class Settings(BaseModel):
             self.egress,
             self.jobs,
             self.scheduler,
+            self.sites,
             self.autoscaler,
             self.metrics,
             self.log,
@@ -371,6 +396,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
             egress=_group(EgressSettings, env, overrides),
             jobs=_group(JobSettings, env, overrides),
             scheduler=_group(SchedulerSettings, env, overrides),
+            sites=_group(SiteSettings, env, overrides),
             metrics=_group(MetricsSettings, env, overrides),
             autoscaler=_group(AutoscalerSettings, env, overrides),
             log=_group(LogSettings, env, overrides),

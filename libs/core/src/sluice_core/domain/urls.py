@@ -59,7 +59,7 @@ def check_url(text: str, *, allowed: Callable[[str, int], bool] = _PUBLIC_ONLY.i
     if scheme not in _DEFAULT_PORTS:
         _refuse("only links that start with http:// or https:// are supported")
     _check_authority(parts)
-    host = _host(parts.hostname or "")
+    host = normal_host(parts.hostname or "")
     if port == 0:
         _refuse("the link's port is 0")
     _check_address(host, port or _DEFAULT_PORTS[scheme], allowed)
@@ -85,7 +85,13 @@ def _check_authority(parts: SplitResult) -> None:
         _refuse("the link has no host name")
 
 
-def _host(host: str) -> str:
+def normal_host(host: str) -> str:
+    """A host as links have it: lower case, ASCII, no dot at its end, IPv6 in brackets.
+
+    Raises:
+        SluiceError: `unsupported_url`, it can't be read.
+
+    """
     if ":" in host:
         address = parse_ip(host)
         if address is None or "%" in host:

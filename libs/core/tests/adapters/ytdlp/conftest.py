@@ -1,5 +1,7 @@
 import hashlib
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,35 @@ def sha256(path: Path) -> str:
 @pytest.fixture(name="sha256")
 def _sha256():
     return sha256
+
+
+MEDIA = b"\x00\x00\x00\x20ftypisom" + b"\x00" * 5000
+
+
+@pytest.fixture
+def proxy():
+    """A proxy that plays every host of the world itself; keeps what it was asked and sent."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            headers.append(self.headers)
+            self.send_response(200)
+            self.send_header("Content-Type", "video/mp4")
+            self.send_header("Content-Length", str(len(MEDIA)))
+            self.end_headers()
+            self.wfile.write(MEDIA)
+
+        do_HEAD = do_GET  # noqa: N815  # the stdlib's name
+
+        def log_message(self, *_):
+            pass
+
+    asked, headers = [], []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        server.asked, server.headers, server.media = asked, headers, MEDIA
+        yield server
+        server.shutdown()
+        thread.join()

@@ -38,10 +38,15 @@ Pages (`title=` sets the title, `media=` the link shown, `with=` a query added t
   `/pages/og` Open Graph tags; `/pages/titled?title=...`; `/pages/text` no media
 - `/pages/videos` 12 videos, `/collection` 20, `/feed` RSS of 5, `/playlist.xspf` of 6: `n=` how
   many, `same=K` the first K alike in title and file name, `bad=3,7` these answer 404, `bytes=`
-  size of each. As control rules these parameters let a feed grow under one address
+  size of each, `below=/members` what goes before each link. As control rules these parameters let
+  a feed grow under one address
 - `/feeds?depth=` a feed of three feeds, each a level less deep; at 1 of `/feed`, at 0 of itself
 - `/pages/signed` its link holds under conditions: `ttl=` seconds, `bind=ip,cookie`, refused with
   `stale=` (403 or 410). `media=` may be a manifest: its folder is signed
+
+- `/members/<path>` any of these paths, for who sends the cookie `member` with the value `MEMBER`;
+  `/vault/<path>` for who sends `KEEPER` by HTTP Basic; `/pages/mirror` tells in its title and its
+  link which `member` came
 
 Redirects and attacks:
 
@@ -81,11 +86,14 @@ when throttled) more than a client read that left in the middle. `POST /_control
 from .catalog import BIG_BYTES, Expect, Sample
 from .pages import NAMES
 from .reply import NoSuchPathError
+from .router import KEEPER, MEMBER
 from .sample import SampleSite, named_path
 from .stats import Exchange, PathStats
 
 __all__ = [
     "BIG_BYTES",
+    "KEEPER",
+    "MEMBER",
     "NAMES",
     "Exchange",
     "Expect",

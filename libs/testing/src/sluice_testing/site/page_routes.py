@@ -70,6 +70,11 @@ def signed(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     )
 
 
+def mirror(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
+    seen = asked.cookies.get("member", "nobody")
+    return text_reply(pages.video_page(f"Seen: {seen}", [f"/mp4/small.mp4?seen={seen}"]))
+
+
 def videos(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     items = _items(asked, 12)
     title = asked.params.get("title", f"A page with {len(items)} videos")
@@ -104,7 +109,7 @@ def playlist(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
 
 
 def _items(asked: Asked, usual: int) -> list[tuple[str, str]]:
-    """(title, link) for each item, as the parameters n, same, bad, bytes and with say."""
+    """(title, link) for each item, as the parameters n, same, bad, bytes, below and with say."""
     params = asked.params
     count = min(int(params.get("n", usual)), MAX_ITEMS)
     same = int(params.get("same", "0"))
@@ -113,7 +118,9 @@ def _items(asked: Asked, usual: int) -> list[tuple[str, str]]:
     items = []
     for number in range(1, count + 1):
         alike = number <= same
-        link = f"/clips/{number}/{'clip' if alike else f'clip-{number}'}.mp4"
+        link = (
+            f"{params.get('below', '')}/clips/{number}/{'clip' if alike else f'clip-{number}'}.mp4"
+        )
         for query in (size, params.get("with", ""), "fail=404" if number in bad else ""):
             link = _with(link, query)
         items.append(("The same title" if alike else f"Clip number {number}", link))

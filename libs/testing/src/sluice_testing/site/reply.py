@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -47,8 +47,9 @@ class Asked:
     #: Scheme and authority that the client used.
     base: str = "http://127.0.0.1"
     client: str = ""
-    #: Value of the cookie `pass`.
-    cookie: str = ""
+    cookies: Mapping[str, str] = field(default_factory=dict)
+    #: The header of this name.
+    authorization: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

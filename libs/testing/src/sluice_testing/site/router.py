@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from base64 import b64encode
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     _Route = Callable[[Sources, Asked, re.Match[str]], Reply]
+
+#: Value of the cookie `member`, without which nothing below `/members` is given out.
+MEMBER = "a-member-of-the-sample-site"
+#: Name and password of everything below `/vault`.
+KEEPER = ("keeper", "the-vault-of-the-sample-site")
 
 
 def answer(site: Sources, asked: Asked) -> Reply:
@@ -52,9 +58,23 @@ def _signed(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     if read is None:
         return status_reply(HTTPStatus.FORBIDDEN)
     grant, target = read
-    if not grant.allows(client=asked.client, cookie=asked.cookie, now=time.time()):
+    if not grant.allows(client=asked.client, cookie=asked.cookies.get("pass", ""), now=time.time()):
         return status_reply(grant.stale_status)
     return answer(site, replace(asked, path=target))
+
+
+def _members(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
+    if asked.cookies.get("member") != MEMBER:
+        return status_reply(HTTPStatus.FORBIDDEN)
+    return answer(site, replace(asked, path=asked.path.removeprefix("/members")))
+
+
+def _vault(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
+    pair = b64encode(":".join(KEEPER).encode()).decode()
+    if asked.authorization != f"Basic {pair}":
+        challenge = ("WWW-Authenticate", 'Basic realm="vault"')
+        return status_reply(HTTPStatus.UNAUTHORIZED, headers=(challenge,))
+    return answer(site, replace(asked, path=asked.path.removeprefix("/vault")))
 
 
 def _table(*rows: tuple[str, _Route]) -> tuple[tuple[re.Pattern[str], _Route], ...]:
@@ -74,7 +94,10 @@ _ROUTES = _table(
     (r"/feed", page_routes.feed),
     (r"/feeds", page_routes.feeds),
     (r"/playlist\.xspf", page_routes.playlist),
+    (r"/pages/mirror", page_routes.mirror),
     (r"/signed/.+", _signed),
+    (r"/members/.+", _members),
+    (r"/vault/.+", _vault),
     (r"/clips/(\d{1,12})/.+\.mp4", media_routes.clip),
     (r"/big/(\d{1,15})\.mp4", media_routes.big),
     (r"/named/.+", media_routes.named),

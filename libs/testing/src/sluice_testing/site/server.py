@@ -156,7 +156,16 @@ class SiteHandler(BaseHTTPRequestHandler):
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         params = self.server.controls.params(path, query)
         target = self.path if parts.query else path
-        record = Record(self.command, target, self.headers.get("Range"), self._booked, time.time())
+        record = Record(
+            self.command,
+            target,
+            self.headers.get("Range"),
+            self._booked,
+            time.time(),
+            host=self.connection.getsockname()[0],
+            cookie=self.headers.get("Cookie"),
+            authorization=self.headers.get("Authorization"),
+        )
         self.server.stats.begin(path, record)
         self.server.track(self.connection, path)
         try:
@@ -196,7 +205,8 @@ class SiteHandler(BaseHTTPRequestHandler):
             params=params,
             base=f"http://{self.headers.get('Host') or self._authority()}",
             client=self.client_address[0],
-            cookie=_pass_cookie(self.headers.get("Cookie", "")),
+            cookies=_cookies(self.headers.get("Cookie", "")),
+            authorization=self.headers.get("Authorization", ""),
         )
         try:
             return router.answer(self.server.sources, asked)
@@ -295,9 +305,8 @@ def _faulty(behaviour: Behaviour) -> Reply | None:
     return None
 
 
-def _pass_cookie(header: str) -> str:
+def _cookies(header: str) -> dict[str, str]:
     try:
-        morsel = SimpleCookie(header).get("pass")
+        return {name: morsel.value for name, morsel in SimpleCookie(header).items()}
     except CookieError:
-        return ""
-    return morsel.value if morsel else ""
+        return {}

@@ -31,6 +31,11 @@ class Exchange:
     ended_at: float | None
     #: None while the client is connected.
     disconnected_at: float | None
+    #: Address that it was sent to.
+    host: str = ""
+    #: The headers Cookie and Authorization as sent.
+    cookie: str | None = None
+    authorization: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,9 @@ class Record:
     range: str | None
     connection: Connection
     started: float
+    host: str = ""
+    cookie: str | None = None
+    authorization: str | None = None
     status: int = 0
     sent: int = 0
     ended: float | None = None
@@ -84,6 +92,9 @@ class Record:
             started_at=self.started,
             ended_at=self.ended,
             disconnected_at=self.connection.closed,
+            host=self.host,
+            cookie=self.cookie,
+            authorization=self.authorization,
         )
 
 

@@ -338,6 +338,23 @@ audit = sa.Table(
     sa.Column("detail", Json),
 )
 
+#: What sites ask of whoever comes, see `sluice_core.domain.sites`.
+sites = sa.Table(
+    "sites",
+    metadata,
+    sa.Column("host", sa.String(255), primary_key=True),
+    #: A `Login`, encrypted: see `sluice_core.adapters.seal`.
+    sa.Column("sealed", sa.Text, nullable=False),
+    #: How many cookies, and when the first of them ends; null: with its session.
+    sa.Column("cookies", sa.Integer, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    #: Whether there is a user name with a password.
+    sa.Column("password", sa.Boolean, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("used_at", sa.Double),
+)
+
 #: Jobs by state that are counted for good; what changed since stands in `job_changes`.
 job_counts = sa.Table(
     "job_counts",

@@ -5,8 +5,13 @@ place of 65) for a worker that only fetches. The modules load yt-dlp, so other p
 nothing but this package itself. Requests and events are JSON; failures come as the `error` event of
 the runner's protocol.
 
-Both kinds take `egress: {"allow": [rule, ...], "proxy": link or null}` and `cookies`, the text of a
-Netscape cookie file. Times are seconds, sizes bytes.
+Both kinds take `egress: {"allow": [rule, ...], "proxy": link or null}`, and `login`: what is shown
+to sites, each to its own, and never comes back. With it, descriptions hold no cookies at all. ::
+
+    {"cookies": text of a Netscape cookie file or null,
+     "passwords": [{"host", "username", "password"}, ...]}
+
+Times are seconds, sizes bytes.
 
 `extract`: what is behind a link? ::
 

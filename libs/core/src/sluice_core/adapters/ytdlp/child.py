@@ -19,6 +19,7 @@ from sluice_core.adapters.egress import EgressGuard, blocked_in
 from sluice_core.adapters.ytdlp.errors import map_error
 from sluice_core.adapters.ytdlp.extract import extract
 from sluice_core.adapters.ytdlp.fetch import fetch
+from sluice_core.adapters.ytdlp.login import SiteLogin, keep_cookies_apart
 from sluice_core.adapters.ytdlp.options import Network, base_params
 from sluice_core.adapters.ytdlp.warm import warm_up
 from sluice_core.adapters.ytdlp.ydl import Downloader, share_tls_context
@@ -26,6 +27,8 @@ from sluice_core.domain.errors import SluiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Emit = Callable[[dict[str, Any]], None]
 
 _KINDS = {"extract": extract, "fetch": fetch}
 
@@ -46,7 +49,7 @@ def preload() -> None:
     warm_up()
 
 
-def main(request: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def main(request: dict[str, Any], emit: Emit) -> None:
     """Do one request, see the package's docstring.
 
     Raises:
@@ -57,17 +60,25 @@ def main(request: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> Non
     network = Network.from_request(request)
     EgressGuard(allow=network.allow, proxy=network.proxy).install()
     sys.addaudithook(_refuse_programs)
+    login = SiteLogin.from_request(request)
+    if login:
+        keep_cookies_apart()
+        sys.stderr = login.hide_in_stream(sys.stderr)
     try:
-        _KINDS[request["kind"]](request, emit)
-    except SluiceError:
-        raise
+        _KINDS[request["kind"]](request, _hiding(login, emit) if login else emit)
+    except SluiceError as exc:
+        raise login.hide_in(exc) from exc
     except (YoutubeDLError, OSError, MemoryError) as exc:
-        raise map_error(exc, now=time.time()) from exc
+        raise login.hide_in(map_error(exc, now=time.time())) from exc
     except Exception as exc:
         # Extractors meet pages that they were not written for with exceptions of any kind.
         if blocked_in(exc):
             raise SluiceError(code="blocked_address") from exc
         raise
+
+
+def _hiding(login: SiteLogin, emit: Emit) -> Emit:
+    return lambda event: emit(login.hide_in_event(event))
 
 
 def _refuse_programs(event: str, args: tuple[Any, ...]) -> None:

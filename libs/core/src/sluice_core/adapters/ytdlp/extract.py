@@ -11,6 +11,7 @@ from yt_dlp.utils import YoutubeDLError  # type: ignore[import-untyped]
 
 from sluice_core.adapters.ytdlp.describe import entry_event, slim
 from sluice_core.adapters.ytdlp.items import Items
+from sluice_core.adapters.ytdlp.login import SiteLogin
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params
 from sluice_core.adapters.ytdlp.ydl import Downloader
 from sluice_core.domain.errors import SluiceError
@@ -39,7 +40,7 @@ def extract(request: dict[str, Any], emit: Emit) -> None:
     """Do a request of kind `extract`, see the package's docstring."""
     network = Network.from_request(request)
     params = base_params(Path.cwd(), network) | extract_params(request)
-    with Downloader(params, cookies=request.get("cookies")) as ydl:
+    with Downloader(params, login=SiteLogin.from_request(request)) as ydl:
         found = _resolve(ydl, request["url"])
         if found.get("_type") in _LIST_TYPES:
             _collection(ydl, found, request, emit)

@@ -14,6 +14,7 @@ from sluice_core.adapters.ytdlp.errors import map_error
 from sluice_core.adapters.ytdlp.exchange import Exchange, StaleLinkError
 from sluice_core.adapters.ytdlp.extract import describe_media, find_media
 from sluice_core.adapters.ytdlp.fragments import ExactDashFD, ExactHlsFD
+from sluice_core.adapters.ytdlp.login import SiteLogin, was_hidden
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params, fetch_params
 from sluice_core.adapters.ytdlp.progress import (
     FragmentsChangedError,
@@ -101,6 +102,8 @@ def _protocol(fmt: Info) -> str:
 
 
 def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
+    if was_hidden(fmt):
+        raise ReExtractInfo("its links were not stored whole")
     require_http(fmt["url"])
     protocol = _protocol(fmt)
     kind = _WHOLE.get(protocol) or _FRAGMENTED.get(protocol)
@@ -108,7 +111,7 @@ def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> N
         raise SluiceError(f"media served by {protocol} is not supported", code="unsupported_url")
     params = base_params(Path.cwd(), Network.from_request(request))
     params |= fetch_params(request, whole=protocol in _WHOLE)
-    with Downloader(params, cookies=request.get("cookies"), extractors=False) as ydl:
+    with Downloader(params, login=SiteLogin.from_request(request), extractors=False) as ydl:
         ydl.exchange = Exchange(ydl.exchange, file, whole=protocol in _WHOLE)
         # Loads the cookies that came with the link, each for its own site.
         headers = ydl._calc_headers(fmt, load_cookies=True)  # noqa: SLF001  # as for a stored info
@@ -156,7 +159,7 @@ def _extract_again(info: Info, request: Info) -> Info:
     params = base_params(Path.cwd(), Network.from_request(request))
     params |= extract_params({"subtitles": subtitles}) | {"format": same_formats}
     item = info.get("item")
-    with Downloader(params, cookies=request.get("cookies")) as ydl:
+    with Downloader(params, login=SiteLogin.from_request(request)) as ydl:
         found = find_media(ydl, info["webpage_url"], item)
         return describe_media(ydl, found, item=item)
 

@@ -12,6 +12,7 @@ import yt_dlp  # type: ignore[import-untyped]
 import yt_dlp.extractor  # type: ignore[import-untyped]
 from yt_dlp.networking import common  # type: ignore[import-untyped]
 
+from sluice_core.adapters.ytdlp.login import NOTHING, SiteLogin, SitePolicy
 from sluice_core.adapters.ytdlp.options import NATIVE_PROTOCOLS
 from sluice_core.domain.errors import SluiceError
 
@@ -50,15 +51,18 @@ class Downloader(yt_dlp.YoutubeDL):  # type: ignore[misc]  # the package has no 
 
     Args:
         params: see `options`.
-        cookies: text of a Netscape cookie file, or None.
+        login: what is shown to sites, each to its own.
         extractors: whether pages will be read; a transfer needs none.
     """
 
     def __init__(
-        self, params: Mapping[str, Any], *, cookies: str | None = None, extractors: bool = True
+        self, params: Mapping[str, Any], *, login: SiteLogin = NOTHING, extractors: bool = True
     ) -> None:
-        jar = {"cookiefile": io.StringIO(cookies)} if cookies else {}
+        jar = {"cookiefile": io.StringIO(login.cookies)} if login.cookies else {}
         super().__init__({**params, **jar, "logger": StderrLogger()}, auto_init=False)
+        self._login = login
+        if login:
+            self.cookiejar.set_policy(SitePolicy())
         if extractors:
             # The library's own way compares each of the 1,800 names with all others.
             for extractor in yt_dlp.extractor.gen_extractor_classes():
@@ -82,7 +86,7 @@ class Downloader(yt_dlp.YoutubeDL):  # type: ignore[misc]  # the package has no 
         if isinstance(req, str):
             req = yt_dlp.networking.Request(req)
         require_http(req.url)
-        return self.exchange(req)
+        return self.exchange(self._login.signed(req))
 
     def process_video_result(self, info_dict: dict[str, Any], download: bool = True) -> Any:  # noqa: FBT001, FBT002  # the library's signature
         """Take away the formats that are not ours to fetch before one of them is chosen."""

@@ -168,8 +168,14 @@ def _header(spec: Spec) -> dict[str, object]:
 
 
 def _request_file(spec: Spec) -> IO[bytes]:
-    """An unlinked file with the request, read from its start by the child."""
-    file = tempfile.TemporaryFile(dir=spec.scratch)  # noqa: SIM115  # the caller closes it
+    """A file without a name that holds the request, read from its start by the child.
+
+    In memory where the kernel can: a request may hold a password.
+    """
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = open(os.memfd_create("request"), "w+b")  # noqa: PTH123, SIM115  # a descriptor; the caller closes it
+    else:
+        file = tempfile.TemporaryFile(dir=spec.scratch)  # noqa: SIM115  # as above
     if isinstance(spec, ForkSpec):
         file.write(json.dumps(spec.request).encode())
         file.flush()

@@ -52,7 +52,7 @@ class ForkSpec:
     """Call the `main` of the module that a fork server has preloaded."""
 
     server: ForkServer
-    #: JSON; reaches the child through an unlinked file, so that its size does not matter.
+    #: JSON; reaches the child through a file without a name, so that its size does not matter.
     request: Mapping[str, object]
     #: Working folder, HOME and TMPDIR of the child; must exist.
     scratch: Path

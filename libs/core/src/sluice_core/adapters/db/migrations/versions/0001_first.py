@@ -332,6 +332,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
     )
     op.create_table(
+        "sites",
+        sa.Column("host", sa.String(length=255), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("cookies", sa.Integer(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=True),
+        sa.Column("password", sa.Boolean(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.Column("used_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("host", name=op.f("pk_sites")),
+    )
+    op.create_table(
         "job_counts",
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("count", sa.BigInteger(), nullable=False),

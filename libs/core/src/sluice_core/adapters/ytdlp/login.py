@@ -1,0 +1,173 @@
+"""What a child shows to the site of its link: cookies by their domains, a password to its host.
+
+Nothing of it leaves the child again: not with a description, not in an error, not on stderr.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from functools import partial
+from http.cookiejar import Cookie, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any, TextIO, cast
+from urllib.parse import quote, urlsplit
+
+import requests
+
+from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.masking import MASK
+from sluice_core.domain.sites import sites_above
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from urllib.request import Request as PlainRequest
+
+    from yt_dlp.networking import Request  # type: ignore[import-untyped]
+
+#: Of a Netscape cookie line, the value's place.
+_VALUE = 6
+#: Shorter words stand in too much that is no secret: `1`, `en`, `true`.
+_MASKED_FROM = 8
+_SECRET_HEADERS = frozenset({"cookie", "authorization"})
+
+
+class SitePolicy(DefaultCookiePolicy):
+    """Who gets a cookie, by RFC 6265: the library sends one of a host to all hosts below it.
+
+    Nor does it send one to a host without a dot in its name, as clusters and homes have them.
+    """
+
+    def return_ok_domain(self, cookie: Cookie, request: PlainRequest) -> bool:
+        host = urlsplit(request.get_full_url()).hostname or ""
+        domain = cookie.domain.removeprefix(".").strip("[]")
+        if domain == host:
+            return True
+        if "." not in host and domain == f"{host}.local":
+            # As the library keeps what such a host sets itself.
+            return True
+        return cookie.domain_specified and domain in sites_above(host)
+
+
+def keep_cookies_apart() -> None:
+    """Give `SitePolicy` to the jars that the transport copies all cookies into for each request."""
+    strict = partial(requests.cookies.RequestsCookieJar, policy=SitePolicy())
+    setattr(requests.sessions, "RequestsCookieJar", strict)  # noqa: B010  # mypy forbids the plain form
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLogin:
+    """Of one request, see the package's docstring."""
+
+    #: Text of a Netscape cookie file.
+    cookies: str | None
+    #: Host -> value of `Authorization`.
+    basic: Mapping[str, str]
+    #: All that must not be seen, the longest first.
+    words: tuple[str, ...]
+
+    @classmethod
+    def from_request(cls, request: Mapping[str, Any]) -> SiteLogin:
+        given = request.get("login") or {}
+        cookies = given.get("cookies")
+        words = {line.split("\t")[_VALUE] for line in (cookies or "").splitlines() if "\t" in line}
+        basic = {}
+        for login in given.get("passwords") or ():
+            pair = f"{login['username']}:{login['password']}".encode()
+            basic[login["host"].strip("[]")] = f"Basic {b64encode(pair).decode()}"
+            words |= {login["password"], b64encode(pair).decode()}
+        words |= {quote(word, safe="") for word in words}
+        hidden = sorted((w for w in words if len(w) >= _MASKED_FROM), key=len, reverse=True)
+        return cls(cookies, basic, tuple(hidden))
+
+    def __bool__(self) -> bool:
+        return bool(self.cookies or self.basic)
+
+    def signed(self, request: Request) -> Request:
+        """The request with the password when it goes to its host; a redirect elsewhere loses it."""
+        basic = self.basic.get(urlsplit(request.url).hostname or "")
+        if basic is None:
+            return request
+        # A copy: the library shares one set of headers between the requests of a manifest.
+        own = request.copy()
+        own.headers.setdefault("Authorization", basic)
+        return own
+
+    def hide_in_event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event without any of its words, and without the cookies of a description."""
+        hidden: dict[str, Any] = self._hidden(_without_cookies(event))
+        return hidden
+
+    def hide_in_stream(self, stream: TextIO) -> TextIO:
+        """A stream that passes on what is written to it without any of its words."""
+        return cast("TextIO", _Masked(stream, self))
+
+    def hide_in(self, error: SluiceError) -> SluiceError:
+        """The error without any of its words."""
+        return SluiceError(
+            self.masked(error.message),
+            code=error.code,
+            error_class=error.error_class,
+            retry_after=error.retry_after,
+        )
+
+    def masked(self, text: str) -> str:
+        for word in self.words:
+            text = text.replace(word, MASK)
+        return text
+
+    def _hidden(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.masked(value)
+        if isinstance(value, dict):
+            return {name: self._hidden(of) for name, of in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._hidden(item) for item in value]
+        return value
+
+
+#: To show to nobody.
+NOTHING = SiteLogin(None, {}, ())
+
+
+def _without_cookies(event: dict[str, Any]) -> dict[str, Any]:
+    """A description without cookies and the like: ours, and what the site gave for them.
+
+    Where the bytes are fetched ours are there again, and the page is asked again for the rest.
+    """
+    info = event.get("info")
+    if info is None:
+        return event
+    subtitles = {name: _bare(fmt) for name, fmt in (info.get("subtitles") or {}).items()}
+    kept = {"formats": [_bare(fmt) for fmt in info["formats"]], "subtitles": subtitles}
+    return {**event, "info": {**_bare(info), **kept}}
+
+
+def _bare(fmt: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in fmt.items() if name != "cookies"}
+    if headers := kept.get("http_headers"):
+        kept["http_headers"] = {
+            name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS
+        }
+    return kept
+
+
+def was_hidden(fmt: Mapping[str, Any]) -> bool:
+    """Whether a stored format lacks what `SiteLogin` hid in it, so that its links lead nowhere."""
+    return MASK in json.dumps(fmt)
+
+
+class _Masked(io.TextIOBase):
+    """Has no `buffer`, by which the library would write past it."""
+
+    def __init__(self, stream: TextIO, login: SiteLogin) -> None:
+        self._stream = stream
+        self._login = login
+
+    def write(self, text: str) -> int:
+        self._stream.write(self._login.masked(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
