@@ -86,6 +86,23 @@ def test_a_failed_reading_is_no_zero(make_app: MakeApp, own_redis: RedisServer) 
     assert client.get("/livez").status_code == 200
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_database_that_takes_no_writes_is_not_ready(make_app: MakeApp, engine: sa.Engine) -> None:
+    with write(engine) as connection:
+        name = connection.execute(sa.text("SELECT current_database()")).scalar_one()
+        connection.execute(
+            sa.text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        )
+    client = make_app().test_client()
+    ready = client.get("/readyz?exclude=redis&exclude=storage")
+    assert ready.status_code == 503
+    assert "read-only" in ready.get_json()["parts"]["database"]
+    # What only reads goes on; what writes is told to come again.
+    assert client.get("/v1/jobs").status_code == 200
+    refused = client.post("/v1/jobs", json={"url": "https://media.example/1"})
+    assert (refused.status_code, refused.get_json()["code"]) == (503, "unavailable")
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_probes_reason_is_logged_once(make_app: MakeApp, own_redis: RedisServer) -> None:
     client = make_app(SLUICE_REDIS_URL=own_redis.url).test_client()

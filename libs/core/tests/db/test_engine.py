@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from sluice_core.adapters.db import claims, jobs, liveness, moves, runs, schema
+from sluice_core.adapters.db import engine as engine_module
 from sluice_core.adapters.db.engine import check, open_engine, read, write
 from sluice_core.adapters.db.migrate import upgrade
 from sluice_core.adapters.db.schema import REVISION
@@ -83,6 +84,59 @@ def test_postgresql_dies_within_a_transaction(own_postgres: PostgresServer, open
     with pytest.raises(StoreAwayError), write(engine) as c:  # noqa: PT012  # in one transaction
         make_job(c)
         own_postgres.process.kill9()
+        make_job(c)
+
+
+def _session(engine: sa.Engine) -> int:
+    """Process of the server that the pool's connection leads to."""
+    with read(engine) as c:
+        pid: int = c.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
+    return pid
+
+
+def test_a_connection_that_ended_at_rest_is_renewed_unasked(
+    postgres_url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "RESTED", 3600.0)
+    engine = opened(postgres_url, pool_size=1)
+    before = _session(engine)
+    assert _session(engine) == before
+    with write(opened(postgres_url)) as c:
+        ended = sa.text("SELECT pg_terminate_backend(:pid, 10000)")
+        assert c.execute(ended, {"pid": before}).scalar_one()
+    assert _session(engine) != before
+
+
+def test_a_connection_is_asked_for_an_answer_after_a_rest_only(
+    postgres_url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = opened(postgres_url, pool_size=1)
+    _session(engine)
+    asked: list[object] = []
+    usual = engine.dialect.do_ping
+
+    def ask(connection: Any) -> bool:
+        asked.append(connection)
+        return usual(connection)
+
+    monkeypatch.setattr(engine.dialect, "do_ping", ask)
+    for rested, times in ((3600.0, 0), (-1.0, 1), (3600.0, 1)):
+        monkeypatch.setattr(engine_module, "RESTED", rested)
+        _session(engine)
+        assert len(asked) == times
+
+
+def test_a_database_that_only_reads_is_away_for_writers(
+    own_postgres: PostgresServer, opened: Opened
+) -> None:
+    url = own_postgres.url(own_postgres.new_database(migrated=True))
+    with opened(url).connect() as c:
+        c.execute(sa.text("ALTER ROLE postgres SET default_transaction_read_only = on"))
+        c.commit()
+    engine = opened(url)
+    with read(engine) as c:
+        assert engine_module.is_read_only(c)
+    with pytest.raises(StoreAwayError, match="read-only"), write(engine) as c:
         make_job(c)
 
 

@@ -16,6 +16,7 @@ from sluice_api.caller import need
 from sluice_api.deps import Deps
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.access import Scope
+from sluice_core.adapters.db.engine import is_read_only
 from sluice_core.adapters.redis import call
 from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
 from sluice_core.domain.lanes import STAGES, queues_of
@@ -53,7 +54,7 @@ def build_health(deps: Deps) -> APIBlueprint:
     def readyz(query: m.ReadyQuery) -> Response:
         """`?exclude=redis` for balancers: links are taken without it."""
         checks = {
-            "database": lambda: deps.database.read(_read_something),
+            "database": lambda: deps.database.read(_check_database),
             "redis": lambda: _ping(deps),
             "storage": lambda: deps.threads.run(deps.storage.check),
         }
@@ -91,6 +92,8 @@ def _ping(deps: Deps) -> None:
         deps.signals.ping()
 
 
-def _read_something(connection: sa.Connection) -> None:
+def _check_database(connection: sa.Connection) -> None:
     # Also shows whether the tables are there.
     job_store.get(connection, "")
+    if is_read_only(connection):
+        raise StoreAwayError("The database takes no writes: it is read-only")

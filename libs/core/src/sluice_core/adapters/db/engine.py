@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from sluice_core.adapters.db.schema import REVISION
@@ -21,10 +22,14 @@ PATIENCE = 5.0
 #: Seconds to reach PostgreSQL, and to wait for a free connection of the pool.
 CONNECT_TIMEOUT = 5
 POOL_TIMEOUT = 10.0
+#: Seconds of rest after which a connection is asked for an answer before it is used again.
+RESTED = 1.0
 #: What a file that is no database, or no longer a whole one, makes SQLite say.
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: SQLSTATE of PostgreSQL's `disk_full`.
 _PG_DISK_FULL = "53100"
+#: SQLSTATE of a write where only reading is allowed, as on a standby.
+_PG_READ_ONLY = "25006"
 #: Seconds after which PostgreSQL ends the transaction of a process that was frozen in it.
 FROZEN_TIMEOUT = 60
 
@@ -60,12 +65,11 @@ def open_engine(
 
 def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engine:
     frozen = FROZEN_TIMEOUT * 1000
-    return sa.create_engine(
+    engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT,
-        pool_pre_ping=True,
         connect_args={
             "options": (
                 f"-c lock_timeout={patience * 1000:.0f}"
@@ -81,6 +85,34 @@ def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engi
             "prepare_threshold": None,
         },
     )
+    _renew_what_ended(engine)
+    return engine
+
+
+def _renew_what_ended(engine: sa.Engine) -> None:
+    """Take a new connection for one that ended at rest, so that no statement has to fail of it.
+
+    To ask each time, as the pool's own `pre_ping` does, takes as long as a statement. The end of a
+    connection is in its socket already, unless the peer vanished without a word.
+    """
+    driver = engine.dialect.loaded_dbapi
+
+    @event.listens_for(engine, "checkin")
+    def _rest(_connection: Any, record: Any) -> None:
+        record.info["rests_since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _look(connection: Any, record: Any, _proxy: Any) -> None:
+        rests_since = record.info.get("rests_since")
+        try:
+            # Waits for nothing. First the server's last words come, if any, then the end.
+            connection.pgconn.consume_input()
+            connection.pgconn.consume_input()
+            if rests_since is not None and time.monotonic() - rests_since > RESTED:
+                engine.dialect.do_ping(connection)
+        except driver.Error as exc:
+            # The others of the pool ended with it; the pool opens new ones.
+            raise InvalidatePoolError from exc
 
 
 def _open_sqlite(url: sa.URL, *, pool_size: int, durable: bool, patience: float) -> sa.Engine:
@@ -149,17 +181,22 @@ def mapped() -> Iterator[None]:
     except (OperationalError, InterfaceError, PoolTimeoutError) as exc:
         raise (StoreFullError if _is_full(exc) else StoreAwayError)(_one_line(exc)) from exc
     except DBAPIError as exc:
-        if exc.connection_invalidated or _sqlite_code(exc) in _DAMAGED:
+        if (
+            exc.connection_invalidated
+            or _sqlite_code(exc) in _DAMAGED
+            or _sqlstate(exc) == _PG_READ_ONLY
+        ):
             raise StoreAwayError(_one_line(exc)) from exc
         raise
 
 
 def _is_full(exc: Exception) -> bool:
-    cause = getattr(exc, "orig", None)
-    return (
-        _sqlite_code(exc) == sqlite3.SQLITE_FULL
-        or getattr(cause, "sqlstate", None) == _PG_DISK_FULL
-    )
+    return _sqlite_code(exc) == sqlite3.SQLITE_FULL or _sqlstate(exc) == _PG_DISK_FULL
+
+
+def _sqlstate(exc: Exception) -> str | None:
+    """PostgreSQL's code; None when the error is not PostgreSQL's."""
+    return getattr(getattr(exc, "orig", None), "sqlstate", None)
 
 
 def _sqlite_code(exc: Exception) -> int | None:
@@ -188,6 +225,17 @@ def check(engine: sa.Engine) -> None:
             f"The database has the tables of an older release ({found}, needed {REVISION});"
             " run `sluice migrate` first."
         )
+
+
+def is_read_only(connection: sa.Connection) -> bool:
+    """Whether PostgreSQL takes no writes, as a standby or one that was set so.
+
+    A full disk does not show: only a write meets it. Nor does it in SQLite, whose file belongs to
+    this machine.
+    """
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.execute(sa.text("SHOW transaction_read_only")).scalar_one() == "on")
 
 
 def revision(connection: sa.Connection) -> str | None:
