@@ -14,12 +14,15 @@ import sqlalchemy as sa
 from flask import Flask
 from flask.testing import FlaskClient
 
+from sluice_api.app import EXTENSION
 from sluice_api.deps import Deps
 from sluice_api.submit import Accepted, LostRaceError, Order, place
+from sluice_core.adapters import events
 from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db import outbox
 from sluice_core.adapters.db.engine import open_engine, read, write
 from sluice_core.adapters.db.schema import jobs
+from sluice_core.domain import keys
 from sluice_core.domain.job import Request
 from sluice_core.domain.states import Status
 from sluice_testing import factories
@@ -55,6 +58,28 @@ def test_a_link_becomes_a_job_and_a_message(
     assert row.queue == "parse.high"
     assert deps.broker.sights([(row.queue, row.id)])[0].place == "waiting"
     assert client.get(job["links"]["self"]).get_json()["queue_position"] == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_comes_in_meanwhile_is_published_in_one_piece_and_in_order(
+    make_app: MakeApp, own_redis: RedisServer, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluice_api.publisher.MAX_SETS", 3)
+    deps: Deps = make_app(SLUICE_REDIS_URL=own_redis.url).extensions[EXTENSION]
+    made = []
+    for n in range(5):
+        with write(engine) as connection:
+            new = job_store.NewJob(Request(url=f"{LINK}/{n}"))
+            made += job_store.insert_many(connection, [new], now=time.time())
+    for job, row in made:
+        deps.publisher.send([row], [job])
+    assert deps.publisher.flush(5)
+    places = deps.broker.scripts.sight([(row.queue, row.id) for _, row in made])
+    assert [(place, before) for place, before, _, _ in places] == [("waiting", n) for n in range(5)]
+    told = [events.decode(fields).job_id for _, fields in deps.signals.xrange(keys.EVENTS)]
+    assert told == [job.id for job, _ in made]
+    calls = deps.broker.client.info("commandstats")["cmdstat_evalsha"]
+    assert calls["calls"] - calls["rejected_calls"] - calls["failed_calls"] == 3  # 3 + 2, one look
 
 
 def test_every_key_of_the_contract_is_there(client: FlaskClient) -> None:

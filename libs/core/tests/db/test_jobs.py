@@ -57,6 +57,16 @@ def test_text_comes_back_as_it_was(engine: sa.Engine, text: str) -> None:
         assert jobs.get(c, runs_job.id).title == text  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("bad", ["nul \0 byte", "half \ud83c character"])
+def test_a_new_job_is_told_as_it_is_stored(engine: sa.Engine, bad: str) -> None:
+    """Nothing is read back after the insert."""
+    with write(engine) as c:
+        first = make_job(c, metadata={bad: [bad]}, api_key_id="k", not_before=NOW + 1)
+        child = make_job(c, entry={"title": bad}, entry_key="e", parent_id=first.id)
+    with read(engine) as c:
+        assert (jobs.get(c, first.id), jobs.get(c, child.id)) == (first, child)
+
+
 @settings(
     max_examples=60,
     deadline=None,

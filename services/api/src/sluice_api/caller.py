@@ -18,7 +18,6 @@ from sluice_api.throttle import own_limit
 from sluice_core.adapters.db import access
 from sluice_core.adapters.db.access import ApiKey, Scope
 from sluice_core.adapters.db.audit import ANYBODY as ANYBODY_NAME
-from sluice_core.adapters.settings import HttpSettings
 from sluice_core.domain.egress import is_loopback
 
 #: Seconds that a link to a file works without a key: long enough for a long film with pauses.
@@ -74,14 +73,16 @@ def need(scope: Scope) -> Caller:
 
 def install(app: Flask, deps: Deps) -> None:
     """Refuse strangers before any handler runs."""
+    http = deps.settings.http
+    required = http.keys_required
+    is_local = is_loopback(http.http_host)
 
     @app.before_request
     def _identify() -> None:
-        http = deps.settings.http
-        if not http.keys_required:
-            _refuse_foreign_pages(http)
+        if not required:
+            _refuse_foreign_pages(local_only=is_local)
         if request.path.startswith("/v1/") and request.endpoint not in OPEN_ENDPOINTS:
-            g.caller = _caller(deps, required=http.keys_required)
+            g.caller = _caller(deps, required=required)
 
 
 def _caller(deps: Deps, *, required: bool) -> Caller:
@@ -171,13 +172,13 @@ def _signature(key: ApiKey, path: str, expires_at: int) -> str:
     return hmac.new(key.hash.encode(), text, hashlib.sha256).hexdigest()
 
 
-def _refuse_foreign_pages(http: HttpSettings) -> None:
+def _refuse_foreign_pages(*, local_only: bool) -> None:
     """Without keys the browser is the only guard: no other site's page may get through it.
 
     A name that leads here by a DNS trick shows in `Host`; a form or script elsewhere in `Origin`.
     """
     host = request.headers.get("Host", "")
-    if is_loopback(http.http_host) and not is_loopback(_name_of(host)):
+    if local_only and not is_loopback(_name_of(host)):
         raise ProblemError(403, Code.FORBIDDEN, "This address answers to loopback names only.")
     if request.method in _SAFE_METHODS:
         return

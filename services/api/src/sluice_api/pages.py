@@ -23,6 +23,16 @@ _PAGE_POLICY = (
 #: Swagger UI writes style attributes and has pictures in its style sheet.
 _DOCS_POLICY = _PAGE_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
 
+#: Headers of every answer that does not bring its own.
+_GUARDS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+_JSON_GUARDS = {**_GUARDS, "Cache-Control": "no-store"}
+
 
 def install(app: OpenAPI, deps: Deps) -> None:
     """Add `/`, `/static/…`, `/docs`, `/openapi.json` and the headers of every answer."""
@@ -81,11 +91,12 @@ def _add_headers(app: Flask) -> None:
     @app.after_request
     def _guard(response: Response) -> Response:
         headers = response.headers
-        headers.setdefault("X-Content-Type-Options", "nosniff")
-        headers.setdefault("Referrer-Policy", "no-referrer")
-        headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-        headers.setdefault("X-Frame-Options", "DENY")
-        headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+        # `setdefault` raises and catches an error for each that is not there.
+        present = {name.lower() for name, _ in headers}
+        wanted = _GUARDS
         if response.mimetype in ("application/json", "application/problem+json"):
-            headers.setdefault("Cache-Control", "no-store")
+            wanted = _JSON_GUARDS
+        for name, value in wanted.items():
+            if name.lower() not in present:
+                headers.add(name, value)
         return response

@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 #: Sets of rows that may wait here; beyond, the relay sends them from the outbox.
 MAX_WAITING = 10_000
+#: Sets that go to Redis in one piece.
+MAX_SETS = 20
 #: Events of one commit; streams find the rest of a large batch in the database by themselves.
 MAX_EVENTS = 100
 #: Seconds between tries while Redis is away.
@@ -70,12 +72,13 @@ class Publisher:
         # Begun by one request, and at work for all that follow.
         tracing.leave()
         while self._waiting:
-            rows, jobs = self._waiting.popleft()
-            publish_now(self._broker, rows, now=time.time())
+            # What came in while the last ones were on their way goes in one piece.
+            sets = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_SETS))]
+            publish_now(self._broker, [row for rows, _ in sets for row in rows], now=time.time())
             self._failpoints.hit("api.after_publish")
+            told = [events.event_of(job, "job") for _, jobs in sets for job in jobs]
             try:
-                for job in jobs:
-                    events.emit(self._signals, events.event_of(job, "job"))
+                events.emit_many(self._signals, told)
             except BrokerAwayError as exc:
                 log.warning("events_dropped", waiting=len(self._waiting), error=str(exc))
                 self._waiting.clear()

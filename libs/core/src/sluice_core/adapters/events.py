@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -11,6 +12,7 @@ import redis
 from sluice_core.adapters.redis import call
 from sluice_core.domain import keys
 from sluice_core.domain.job import Job
+from sluice_core.domain.members import members
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +41,27 @@ def event_of(job: Job, kind: str) -> Event:
         version=job.version,
         status=job.status.value,
         waiting_for=job.waiting_for.value if job.waiting_for else None,
-        progress=asdict(job.progress),
+        progress=members(job.progress),
     )
 
 
-def emit(client: redis.Redis, event: Event) -> str:
-    """Append to the stream; returns the entry's id.
+def emit(client: redis.Redis, event: Event) -> None:
+    """Append to the stream.
 
     Raises:
         BrokerAwayError: Redis does not answer; whoever watches falls back to the database.
 
     """
-    with call():
-        entry = client.xadd(
-            keys.EVENTS,
-            {"e": json.dumps(asdict(event), ensure_ascii=False)},
-            maxlen=keys.EVENTS_MAXLEN,
-            approximate=True,
-        )
-    return entry.decode() if isinstance(entry, bytes) else str(entry)
+    emit_many(client, [event])
+
+
+def emit_many(client: redis.Redis, events: Iterable[Event]) -> None:
+    """`emit` for many, in order; when it raises, some may have been appended."""
+    with call(), client.pipeline(transaction=False) as pipeline:
+        for event in events:
+            text = json.dumps(members(event), ensure_ascii=False)
+            pipeline.xadd(keys.EVENTS, {"e": text}, maxlen=keys.EVENTS_MAXLEN, approximate=True)
+        pipeline.execute()
 
 
 def decode(fields: dict[Any, Any]) -> Event:

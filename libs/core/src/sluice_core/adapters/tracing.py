@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from contextvars import ContextVar
 
 from structlog.contextvars import bind_contextvars, clear_contextvars
@@ -17,7 +17,7 @@ def enter(header: str | None) -> Trace:
     """Begin a step of the trace that `header` names, or of a new one; forgets all bound before."""
     leave()
     given = trace.parse(header)
-    made = given.child(secrets.token_bytes) if given else trace.new(secrets.token_bytes)
+    made = given.child(os.urandom) if given else trace.new(os.urandom)
     _current.set(made)
     bind_contextvars(trace_id=made.trace_id, span_id=made.span_id)
     return made
@@ -35,7 +35,7 @@ def current() -> Trace | None:
 
 def header() -> str:
     """What is handed on: of the present step, or of a new trace where there is none."""
-    return (_current.get() or trace.new(secrets.token_bytes)).header
+    return (_current.get() or trace.new(os.urandom)).header
 
 
 def environment() -> dict[str, str]:

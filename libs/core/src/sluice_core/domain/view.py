@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from sluice_core.domain.job import Artifact, ChildCounts, Job, Progress, words_for
+from sluice_core.domain.members import members
 from sluice_core.domain.states import Status
 
 #: Where jobs live in the API; links are absolute paths, so that they hold behind any host name.
@@ -57,7 +57,7 @@ def job_view(
         "duration": job.duration,
         "thumbnail": job.thumbnail,
         "parent_id": job.parent_id,
-        "children": asdict(counts),
+        "children": members(counts),
         "error": _error_view(job),
         "files": [file_view(job.id, f) for f in files],
         "metadata": job.request.metadata,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from sluice_core.adapters import tracing
 from sluice_core.adapters.db import outbox, search
-from sluice_core.adapters.db.rows import options_of, to_job
+from sluice_core.adapters.db.rows import new_job, options_of, to_job
 from sluice_core.adapters.db.schema import attempts, jobs
 from sluice_core.adapters.db.upsert import insert_or_ignore
 from sluice_core.adapters.ids import new_id
@@ -46,19 +46,18 @@ def insert_many(
     if not new:
         return []
     values = [_row_of(job, now) for job in new]
-    insert = insert_or_ignore(connection, jobs).returning(jobs)
+    insert = insert_or_ignore(connection, jobs).returning(jobs.c.id)
     # Two writers that meet the unique keys in different orders would wait for each other.
     in_order = sorted(values, key=lambda v: (v["dedup_key"] or "", v["entry_key"] or ""))
-    rows = {r.id: r for r in connection.execute(insert, in_order)}
+    written = set(connection.execute(insert, in_order).scalars())
     result: list[tuple[Job | None, outbox.OutboxRow | None]] = []
     orders: list[outbox.OutboxRow] = []
     entries: list[dict[str, Any]] = []
     for value in values:
-        row = rows.get(value["id"])
-        if row is None:
+        if value["id"] not in written:
             result.append((None, None))
             continue
-        job = to_job(row)
+        job = new_job(value)
         order = _first_order(job, now)
         orders.append(order)
         entries.append(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import jobs
+from sluice_core.adapters.db.types import mended
 from sluice_core.domain.job import Artifact, Job, JobError, Progress, Request
 from sluice_core.domain.lanes import Actor, Lane
+from sluice_core.domain.members import members
 from sluice_core.domain.states import Status, WaitingFor
 
 _OWN_COLUMNS = ("url", "preset", "lane")
@@ -20,9 +23,25 @@ _OPTIONS = {
     if field.name not in _OWN_COLUMNS
 }
 
+#: Columns of `jobs` that an insert leaves out.
+_UNWRITTEN = {
+    c.name: int(str(c.server_default.arg))
+    if isinstance(c.server_default, sa.DefaultClause)
+    else None
+    for c in jobs.c
+}
+
 
 def to_job(row: sa.Row[Any]) -> Job:
-    r = row._mapping  # noqa: SLF001  # SQLAlchemy's documented way to read by name
+    return _of_columns(row._mapping)  # noqa: SLF001  # SQLAlchemy's documented way to read by name
+
+
+def new_job(written: Mapping[str, Any]) -> Job:
+    """The job of a row as it was inserted, which needs not be read back."""
+    return _of_columns({**_UNWRITTEN, **mended(written)})
+
+
+def _of_columns(r: Mapping[str, Any] | sa.RowMapping) -> Job:
     options = r["options"]
     error = None
     if r["error_code"]:
@@ -79,7 +98,7 @@ def options_of(request: Request) -> dict[str, Any]:
 
 
 def progress_columns(progress: Progress) -> dict[str, Any]:
-    return asdict(progress)
+    return members(progress)
 
 
 def error_columns(error: JobError | None) -> dict[str, Any]:
