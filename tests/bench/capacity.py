@@ -6,6 +6,8 @@ work, so it holds on other machines too; rates of one run depend on who else was
 
 from __future__ import annotations
 
+import json
+import statistics
 import sys
 import tempfile
 import threading
@@ -13,9 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
-import httpx
+import psycopg
 import redis
 import sqlalchemy as sa
 
@@ -32,6 +36,8 @@ from tests.bench.throughput import MESSAGES, ours, stage_of
 #: Jobs that live their whole life in the database, and those that come in through the API.
 JOBS = 2_000
 SUBMITS = 3_000
+#: In so many turns, each with a bare route and a bare insert beside it.
+TURNS = 3
 #: Links of one batch, the most there may be.
 BATCH = 10_000
 #: Writes of progress in one job: some seconds of download and of encoding.
@@ -162,36 +168,107 @@ def of_api(server: PostgresServer, folder: Path) -> dict[str, float]:
             "SLUICE_STORAGE_URL": f"file://{folder / 'files'}",
             "SLUICE_KEY_REQUESTS_PER_MINUTE": "0",
         }
-        with served("sluice", folder, environ) as ((host, port), process):
-            return _asked(f"http://{host}:{port}", lambda: processor(process.pid))
+        with (
+            served("sluice", folder, environ) as (address, process),
+            served("bare", folder, environ) as (bare_address, _),
+        ):
+            ours = Client(address)
+
+            def used() -> float:
+                return processor(process.pid)
+
+            return _beside(server, ours, Client(bare_address), used) | _asked(ours, used)
     finally:
         store.stop()
 
 
-def _asked(url: str, used: Callable[[], float]) -> dict[str, float]:
-    numbers = iter(range(10**9))
-    with httpx.Client(base_url=url, timeout=30) as http:
+class Client:
+    """One connection for each thread; plain, since it runs on the cores that are measured."""
 
-        def submit() -> str:
-            link = f"https://media.example/{next(numbers)}"
-            answer = http.post("/v1/jobs", json={"url": link})
-            answer.raise_for_status()
-            return str(answer.json()["id"])
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._own = threading.local()
 
-        job_id = submit()
-        with costing(used) as submits:
-            shared_out(SUBMITS, submit)
-        links = [{"url": f"https://media.example/{next(numbers)}"} for _ in range(BATCH)]
-        with costing(used) as batch:
-            answer = http.post("/v1/jobs:batch", json={"jobs": links})
-            answer.raise_for_status()
-        if (made := answer.json()["accepted"]) != BATCH:
-            raise RuntimeError(f"{made} of {BATCH} links were taken")
-        with costing(used) as looks:
-            shared_out(SUBMITS, lambda: http.get(f"/v1/jobs/{job_id}").raise_for_status())
+    def __call__(self, method: str, path: str, body: object = None) -> Any:
+        """The decoded answer.
+
+        Raises:
+            RuntimeError: it is a refusal.
+
+        """
+        if not hasattr(self._own, "connection"):
+            self._own.connection = HTTPConnection(*self._address, timeout=30)
+        self._own.connection.request(
+            method, path, json.dumps(body), {"Content-Type": "application/json"}
+        )
+        answer = self._own.connection.getresponse()
+        text = answer.read()
+        if answer.status >= 400:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text!r}")
+        return json.loads(text)
+
+
+_numbers = iter(range(10**9))
+
+
+def _link() -> dict[str, str]:
+    """A request that nobody sent yet."""
+    return {"url": f"https://media.example/{next(_numbers)}"}
+
+
+def _beside(
+    server: PostgresServer, ours: Client, bare: Client, used: Callable[[], float]
+) -> dict[str, float]:
+    """Submits, a bare Flask route and a bare insert, in turns: medians and ratios."""
+    url = sa.make_url(server.url(server.new_database()))
+    own = threading.local()
+
+    def connect() -> psycopg.Connection:
+        return psycopg.connect(host=str(url.query["host"]), user=url.username, dbname=url.database)
+
+    with connect() as connection:
+        connection.execute("CREATE TABLE bare (id serial PRIMARY KEY, url text NOT NULL)")
+
+    def insert() -> None:
+        if not hasattr(own, "connection"):
+            own.connection = connect()
+        own.connection.execute("INSERT INTO bare (url) VALUES (%s)", [_link()["url"]])
+        own.connection.commit()
+
+    sides: dict[str, Callable[[], object]] = {
+        "submits": lambda: ours("POST", "/v1/jobs", _link()),
+        "bare_route": lambda: bare("POST", "/v1/jobs", _link()),
+        "bare_insert": insert,
+    }
+    costs: dict[str, list[Cost]] = {name: [] for name in sides}
+    for _ in range(TURNS):
+        for name, work in sides.items():
+            with costing(used) as cost:
+                shared_out(SUBMITS // TURNS, work)
+            costs[name].append(cost)
+    found = {
+        f"{name}_per_s": SUBMITS / TURNS / statistics.median(cost.seconds for cost in each)
+        for name, each in costs.items()
+    }
+    submitting = sum(cost.used for cost in costs["submits"])
     return {
-        "submits_per_s": round(SUBMITS / submits.seconds),
-        "processor_ms_per_submit": round(submits.used / SUBMITS * 1e3, 2),
+        **{name: round(rate) for name, rate in found.items()},
+        "processor_ms_per_submit": round(submitting / SUBMITS * 1e3, 2),
+        "submits_to_bare_route": round(found["submits_per_s"] / found["bare_route_per_s"], 2),
+        "submits_to_bare_insert": round(found["submits_per_s"] / found["bare_insert_per_s"], 2),
+    }
+
+
+def _asked(client: Client, used: Callable[[], float]) -> dict[str, float]:
+    job_id = client("POST", "/v1/jobs", _link())["id"]
+    links = [_link() for _ in range(BATCH)]
+    with costing(used) as batch:
+        made = client("POST", "/v1/jobs:batch", {"jobs": links})["accepted"]
+    if made != BATCH:
+        raise RuntimeError(f"{made} of {BATCH} links were taken")
+    with costing(used) as looks:
+        shared_out(SUBMITS, lambda: client("GET", f"/v1/jobs/{job_id}"))
+    return {
         "batch_of_10000_s": round(batch.seconds, 2),
         "processor_ms_per_link_of_a_batch": round(batch.used / BATCH * 1e3, 2),
         "looks_per_s": round(SUBMITS / looks.seconds),

@@ -84,7 +84,10 @@ SIDES = {
         *("-m", "gunicorn", "-k", "gevent", "--worker-connections", "8000"),
         *("-b", "127.0.0.1:{port}", "--graceful-timeout", "2", "tests.bench.textbook:app"),
     ],
+    "bare": ["-m", "tests.bench.bare"],
 }
+#: Those that have streams.
+STREAMING = ("sluice", "textbook")
 
 
 @contextmanager
@@ -252,7 +255,7 @@ def _stop(crowd: Crowd, process: ServerProcess) -> float:
 def streams(own: int = 4_900, everything: int = 100, seconds: float = 20.0) -> dict[str, Any]:
     """Both sides, one after the other, on a Redis and a SQLite of their own."""
     found: dict[str, Any] = {"clients": own + everything}
-    for side in SIDES:
+    for side in STREAMING:
         with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name:
             folder = Path(name)
             url = f"sqlite:///{folder / 'sluice.db'}"
