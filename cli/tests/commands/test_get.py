@@ -26,6 +26,17 @@ def test_a_link_becomes_a_file_and_its_path(sluice: Cli, world: World) -> None:
     ]
 
 
+def test_what_is_asked_for_beside_the_link(sluice: Cli, world: World) -> None:
+    options = ("--subtitles", "en", "--subtitles", "de", "--playlist", "all", "--items", "1-2")
+    code, out, _ = sluice("get", "--no-wait", "--preset", "720p", *options, LINK)
+    assert code == 0
+    (job_id,) = out
+    asked = {"preset": "720p", "subtitles": ["en", "de"], "playlist": "all", "items": "1-2"}
+    assert asked.items() <= world.jobs[job_id].items()
+    code, out, _ = sluice("get", "--no-wait", LINK)
+    assert not asked.keys() & world.jobs[out[0]].keys()
+
+
 def test_no_file_is_ever_overwritten(sluice: Cli, world: World) -> None:
     taken = sluice.folder / "out" / "Film.mp4"
     taken.parent.mkdir()

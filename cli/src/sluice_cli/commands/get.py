@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,21 +36,32 @@ class Order:
     """What the user asked for."""
 
     links: tuple[str, ...]
-    preset: str | None
-    priority: str | None
+    #: Fields of each request but its link; None and empty ones are left to the server.
+    fields: Mapping[str, Any]
     out: Path
     as_json: bool
     wait: bool
 
     def body(self, link: str) -> dict[str, Any]:
-        body = {"url": link, "preset": self.preset, "priority": self.priority}
-        return {name: value for name, value in body.items() if value is not None}
+        return {"url": link, **{name: value for name, value in self.fields.items() if value}}
 
 
 @click.command()
 @click.argument("links", nargs=-1, metavar="[LINK]...")
 @click.option("--preset", help="What to make of it, e.g. 1080p or audio-m4a.")
 @click.option("--priority", type=click.Choice(LANES), help="Lane of the queues.")
+@click.option(
+    *("--subtitles", "languages"),
+    multiple=True,
+    metavar="LANGUAGE",
+    help="Keep these too, e.g. en, or all; can be given several times.",
+)
+@click.option(
+    "--playlist",
+    type=click.Choice(("auto", "single", "all")),
+    help="Of a link that holds several media: what suits, the first, or all.",
+)
+@click.option("--items", help="Entries to take of a list, e.g. 1-3,7.")
 @click.option(
     *("--out", "out"),
     type=click.Path(path_type=Path, file_okay=False),
@@ -66,6 +77,9 @@ def get(
     links: tuple[str, ...],
     preset: str | None,
     priority: str | None,
+    languages: tuple[str, ...],
+    playlist: str | None,
+    items: str | None,
     out: Path,
     server: str | None,
     api_key: str | None,
@@ -77,7 +91,14 @@ def get(
     Uses the server at --url, or the instance that runs on the data folder, or starts one for as
     long as it takes. Without a LINK it fetches one file from the bundled sample site.
     """
-    order = Order(links, preset, priority, out, as_json, wait=not no_wait)
+    fields = {
+        "preset": preset,
+        "priority": priority,
+        "subtitles": languages,
+        "playlist": playlist,
+        "items": items,
+    }
+    order = Order(links, fields, out, as_json, wait=not no_wait)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if order.wait:
         check_folder(out)
