@@ -125,6 +125,19 @@ def test_bad_bodies_are_refused_and_leave_nothing(shared: Any, body: Any, code: 
     assert nothing_stored(shared.engine)
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"items": "some"}, "items: places in the list such as 1-3,7 are needed."),
+        ({"subtitles": ["e n"]}, "subtitles.0: a language such as en or pt-BR is needed."),
+        ({"subtitels": ["en"]}, "subtitels: nothing of this name is known."),
+    ],
+)
+def test_what_is_wrong_is_told_in_words(shared: Any, body: Any, said: str) -> None:
+    answer = shared.client.post("/v1/jobs", json={"url": GOOD, **body})
+    assert answer.get_json()["detail"] == said
+
+
 @pytest.mark.parametrize(("text", "status"), BAD_TEXTS, ids=range(len(BAD_TEXTS)))
 def test_what_is_no_json_is_refused(shared: Any, text: bytes, status: int) -> None:
     response = shared.client.post("/v1/jobs", data=text, content_type="application/json")

@@ -25,8 +25,10 @@ ID = r"^[0-9A-Z]{26}$"
 Text = Annotated[str, AfterValidator(checked_text)]
 #: `Lane`, as clients send it.
 Priority = Literal["critical", "high", "default", "low", "bulk"]
-Items = Annotated[Text, Field(max_length=500, pattern=r"^[0-9,:\- ]+$")]
-Language = Annotated[Text, Field(pattern=r"^[A-Za-z0-9.*_-]{1,32}$")]
+ITEMS = r"^[0-9,:\- ]+$"
+LANGUAGE = r"^[A-Za-z0-9.*_-]{1,32}$"
+Items = Annotated[Text, Field(max_length=500, pattern=ITEMS)]
+Language = Annotated[Text, Field(pattern=LANGUAGE)]
 #: The year 9999 is later than any clock here may show.
 _MAX_TIME = 253_370_764_800.0
 

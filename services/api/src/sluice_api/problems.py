@@ -13,7 +13,7 @@ from flask import Flask, Response, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
-from sluice_api.models import ID
+from sluice_api.models import ID, ITEMS, LANGUAGE
 from sluice_core.adapters import tracing
 from sluice_core.domain.errors import (
     BrokerAwayError,
@@ -136,10 +136,19 @@ def of_validation(exc: ValidationError) -> ProblemError:
     return ProblemError(422, Code.INVALID_REQUEST, sentence, extra={"errors": errors})
 
 
+#: What people are told in place of the validating library's words.
+_SAID = {
+    f"String should match pattern '{ID}'": (
+        "this is no id: those have 26 digits and capital letters"
+    ),
+    f"String should match pattern '{ITEMS}'": "places in the list such as 1-3,7 are needed",
+    f"String should match pattern '{LANGUAGE}'": "a language such as en or pt-BR is needed",
+    "Extra inputs are not permitted": "nothing of this name is known",
+}
+
+
 def _words(message: str) -> str:
-    if message == f"String should match pattern '{ID}'":
-        return "this is no id: those have 26 digits and capital letters"
-    return message.removeprefix("Value error, ").rstrip(".")
+    return _SAID.get(message, message.removeprefix("Value error, ").rstrip("."))
 
 
 def of_job_error(exc: SluiceError) -> ProblemError:
