@@ -152,3 +152,31 @@ def paused(system, key):
 def job(system, key, job_id):
     answer = httpx.get(f"{system.url}/v1/jobs/{job_id}", headers=bearer(key), timeout=30)
     return answer.json()
+
+
+def test_a_site_is_kept_and_forgotten(page, keyed):
+    system, boss, _ = keyed
+    sign_in(page, boss)
+    page.click("#view-operate")
+    secret = "kept-and-never-shown"  # noqa: S105  # a word to look for
+    text = f"example.com\tFALSE\t/\tTRUE\t0\tsession\t{secret}\n"
+    file = {"name": "cookies.txt", "mimeType": "text/plain", "buffer": text.encode()}
+    page.fill("#site-host", "co.uk")
+    page.fill("#site-user", "me")
+    page.fill("#site-password", secret)
+    page.click("#site button")
+    expect(page.locator("#operate-wrong")).to_contain_text("Anybody may have a site", timeout=SOON)
+    page.fill("#site-host", "example.com")
+    page.set_input_files("#site-cookies", file)
+    page.click("#site button")
+    row = page.locator("#sites-rows tr[data-key='example.com']")
+    expect(row.locator("td").nth(1)).to_have_text("1", timeout=SOON)
+    expect(row.locator("td").nth(3)).to_have_text("yes")
+    expect(page.locator("#site-password")).to_have_value("")
+    assert secret not in page.content()
+    expect(page.locator("#audit-rows")).to_contain_text("site.set", timeout=SOON)
+    row.get_by_role("button", name="Forget").click()
+    row.get_by_role("button", name="Forget?").click()
+    expect(row).to_have_count(0, timeout=SOON)
+    answer = httpx.get(f"{system.url}/v1/sites", headers={"Authorization": f"Bearer {boss}"})
+    assert answer.json() == {"sites": []}

@@ -45,8 +45,8 @@ Pages (`title=` sets the title, `media=` the link shown, `with=` a query added t
   `stale=` (403 or 410). `media=` may be a manifest: its folder is signed
 
 - `/members/<path>` any of these paths, for who sends the cookie `member` with the value `MEMBER`;
-  `/vault/<path>` for who sends `KEEPER` by HTTP Basic; `/pages/mirror` tells in its title and its
-  link which `member` came
+  `/vault/<path>` for who sends `KEEPER` by HTTP Basic; `/pages/mirror` tells in its title and in
+  its link, which is good for no other, which `member` came
 
 Redirects and attacks:
 

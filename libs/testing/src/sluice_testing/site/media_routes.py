@@ -36,6 +36,12 @@ def named(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     return media_reply(site.file("/mp4/small.mp4"), asked.path)
 
 
+def seen(site: Sources, asked: Asked, match: re.Match[str]) -> Reply:
+    if match[1] != asked.cookies.get("member"):
+        raise NoSuchPathError(asked.path)
+    return media_reply(site.file("/mp4/small.mp4"), asked.path)
+
+
 def many_segments(_site: Sources, _asked: Asked, match: re.Match[str]) -> Reply:
     links = [_segment(index) for index in range(min(int(match[1]), _MAX_SEGMENTS))]
     return text_reply(pages.hls_playlist(links), HLS)

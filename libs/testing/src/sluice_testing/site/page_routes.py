@@ -72,7 +72,7 @@ def signed(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
 
 def mirror(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     seen = asked.cookies.get("member", "nobody")
-    return text_reply(pages.video_page(f"Seen: {seen}", [f"/mp4/small.mp4?seen={seen}"]))
+    return text_reply(pages.video_page(f"Seen: {seen}", [f"/seen/{seen}/small.mp4"]))
 
 
 def videos(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:

@@ -101,6 +101,7 @@ _ROUTES = _table(
     (r"/clips/(\d{1,12})/.+\.mp4", media_routes.clip),
     (r"/big/(\d{1,15})\.mp4", media_routes.big),
     (r"/named/.+", media_routes.named),
+    (r"/seen/([^/]+)/small\.mp4", media_routes.seen),
     (r"/hls/many/(\d{1,6})\.m3u8", media_routes.many_segments),
     (r"/hls/live\.m3u8", media_routes.live),
     (r"/broken/(truncated|cut|empty|html)\.mp4", media_routes.broken),

@@ -22,8 +22,26 @@ export class OperatorView {
       $("operate-all").setAttribute("aria-pressed", String(this.all));
       this.read();
     });
+    $("site").addEventListener("submit", (e) => {
+      e.preventDefault();
+      this.run(e.submitter || e.target.lastElementChild, () => this.keepSite(e.target));
+    });
     $("letters-requeue").addEventListener("click", (e) => this.sure(e.currentTarget, () => api.letters("requeue")));
     $("letters-drop").addEventListener("click", (e) => this.sure(e.currentTarget, () => api.letters("drop")));
+  }
+
+  // What was there of the host goes; nothing of it ever comes back to be shown.
+  async keepSite(form) {
+    const site = { host: $("site-host").value };
+    const [file] = $("site-cookies").files;
+    if (file) site.cookies = await file.text();
+    if ($("site-user").value || $("site-password").value) {
+      site.username = $("site-user").value;
+      site.password = $("site-password").value;
+    }
+    const kept = await api.keepSite(site);
+    form.reset();
+    return kept;
   }
 
   show() {
@@ -43,7 +61,7 @@ export class OperatorView {
     const round = ++this.round;
     const parts = {
       queues: api.queues(), workers: api.workers(), stats: api.stats(),
-      letters: api.deadLetters(LETTERS), audit: api.audit(8),
+      letters: api.deadLetters(LETTERS), sites: api.sites(), audit: api.audit(8),
     };
     for (const [name, promise] of Object.entries(parts)) {
       try {
@@ -127,6 +145,19 @@ export class OperatorView {
       Versions: Object.entries(s.versions).map(([part, all]) => `${part} ${all.join(" and ")}`).join(", "),
     };
     $("stats-facts").replaceChildren(...Object.entries(facts).flatMap(([name, value]) => [make("dt", "", name), make("dd", "", String(value))]));
+  }
+
+  sites({ sites }) {
+    fill("sites-rows", sites, (s) => s.host, (s) => {
+      const tr = row([
+        s.host, s.cookies || "", s.expires_at ? words.moment(s.expires_at) : "", s.password ? "yes" : "",
+        s.used_at ? words.moment(s.used_at) : "",
+      ]);
+      if (!s.readable) tr.firstChild.append(make("span", "tag", "sealed with another key"));
+      tr.append(cell(this.sureButton("Forget", () => api.forgetSite(s.host))));
+      return tr;
+    });
+    $("sites-none").hidden = sites.length > 0;
   }
 
   audit({ entries }) {
