@@ -28,8 +28,9 @@ FAILPOINTS = {
 DRAINED = "run.hand_back"
 #: Reached only where storage outlives the machine, which a folder does not.
 NOT_IN_A_FOLDER = frozenset({"download.mid_piece"})
-#: No encode here is long enough to be cut; `tests/faults/test_segments.py` kills there.
-ELSEWHERE = frozenset({"transcode.mid_segment"})
+#: No encode here is long enough to be cut; `tests/faults` kills there, in `test_segments.py` and
+#: `test_helping.py`.
+ELSEWHERE = frozenset({"transcode.mid_segment", "help.mid_segment"})
 
 
 class Points:

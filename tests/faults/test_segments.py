@@ -45,6 +45,8 @@ def env(site, tmp_path):
         "SLUICE_EGRESS_ALLOW": site.url("").removeprefix("http://").rstrip("/"),
         "SLUICE_PRESETS_FILE": str(presets),
         "SLUICE_SEGMENT_SECONDS": str(SECONDS),
+        # `test_helping.py` has those.
+        "SLUICE_SEGMENT_HELPERS": "0",
         "SLUICE_FAILPOINTS_LOG": str(tmp_path / "passes"),
     }
 

@@ -20,13 +20,13 @@ from sluice_core.adapters.db import jobs, runs
 from sluice_core.adapters.db.dead_letters import Filter, list_page
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.redis import connect_broker
+from sluice_core.domain.beats import BeatWatch
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status
 from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.publisher import publish_now
 from sluice_scheduler import reconcile
-from sluice_scheduler.beats import BeatWatch
 from sluice_testing.factories import run_at
 
 PROGRAM = Path(__file__).with_name("quarantine_worker.py")

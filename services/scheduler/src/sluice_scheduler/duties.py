@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from sluice_core.domain.beats import BeatWatch
 from sluice_core.domain.errors import BrokerAwayError, SluiceError, StoreAwayError
 from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
 from sluice_scheduler import counts, reconcile, relay, sweep
-from sluice_scheduler.beats import BeatWatch
 from sluice_scheduler.pauses import PauseMirror
 from sluice_scheduler.scheduling import Scheduling
 

@@ -8,9 +8,9 @@ import structlog
 from sluice_core.adapters.db import collections, liveness, sweeps, tallies
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.outbox import OutboxRow
+from sluice_core.domain.beats import BeatWatch
 from sluice_core.domain.quarantine import max_losses
 from sluice_core.domain.tallies import Tally
-from sluice_scheduler.beats import BeatWatch
 
 log = structlog.get_logger(__name__)
 

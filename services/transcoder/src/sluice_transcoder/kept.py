@@ -45,6 +45,23 @@ class KeptSegment:
     sha256: str
 
 
+def segment_at(key: str) -> KeptSegment:
+    """The segment that lies under a key.
+
+    Raises:
+        ValueError: no segment is named so.
+
+    """
+    match = _KEY.search(key)
+    if match is None:
+        raise ValueError(f"{key} is no segment's key")
+    return _segment(match, key)
+
+
+def _segment(match: re.Match[str], key: str) -> KeptSegment:
+    return KeptSegment(key, int(match["bytes"]), match["sha256"])
+
+
 @dataclass(frozen=True, slots=True)
 class Shelf:
     """Where one run keeps its segments and finds those of earlier ones.
@@ -72,7 +89,7 @@ class Shelf:
         keys = self.storage.keys(work_prefix(self.run.job_id))
         found = [(match, key) for key in keys if (match := _KEY.search(key))]
         return {
-            int(match["number"]): KeptSegment(key, int(match["bytes"]), match["sha256"])
+            int(match["number"]): _segment(match, key)
             for match, key in sorted(found, key=lambda pair: int(pair[0]["epoch"]))
             if match["fingerprint"] == fingerprint
         }
@@ -94,19 +111,19 @@ class Shelf:
             return None
         return path
 
-    def keep(self, fingerprint: str, number: int, path: Path) -> bool:
-        """Store a finished segment; False when the storage refuses, which ends no encode."""
+    def keep(self, fingerprint: str, number: int, path: Path) -> str | None:
+        """Store a finished segment; its key, None when the storage refuses. That ends no encode."""
         digest, size = sha256_of(path)
-        name = f"{number:05d}-{size}-{digest}.mp4"
+        key = f"{segments_prefix(self.run)}{fingerprint}/{number:05d}-{size}-{digest}.mp4"
         try:
-            self.storage.put(f"{segments_prefix(self.run)}{fingerprint}/{name}", path)
+            self.storage.put(key, path)
             if self.owner() is Owner.NOBODY:
                 # The job is over: its sweep may have come by before this upload ended.
                 self._remove_own()
         except SluiceError as exc:
             log.warning("segment_not_kept", number=number, error=exc.message)
-            return False
-        return True
+            return None
+        return key
 
     def _remove_own(self) -> None:
         for key in list(self.storage.keys(segments_prefix(self.run))):

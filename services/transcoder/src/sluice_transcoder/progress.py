@@ -94,19 +94,27 @@ class WholeProgress:
         duration: seconds of media.
         frames: pictures of all segments.
         on_progress: is told.
+        others: pictures of segments that are not done here and that others encoded so far.
 
     """
 
     def __init__(
-        self, *, duration: float, frames: int, on_progress: Callable[[EncodeProgress], None]
+        self,
+        *,
+        duration: float,
+        frames: int,
+        on_progress: Callable[[EncodeProgress], None],
+        others: Callable[[], int] = lambda: 0,
     ) -> None:
         self._duration = duration
         self._frames = frames
         self._on_progress = on_progress
+        self._others = others
         self._done = 0
         self._bytes = 0
         self._kept = 0
-        self._began: float | None = None
+        self._furthest = 0
+        self._began: tuple[float, int] | None = None
 
     @property
     def share(self) -> float:
@@ -119,11 +127,9 @@ class WholeProgress:
         self.ended(frames, size)
         self.tell(0, 0)
 
-    def segment(self, frames: int, *, on_first: Callable[[], None]) -> SegmentProgress:
-        """A segment of so many pictures begins; `on_first` is called once there are some."""
-        if self._began is None:
-            self._began = time.monotonic()
-        return SegmentProgress(self, frames, on_first)
+    def begin(self) -> None:
+        """What is not kept begins to be encoded."""
+        self._began = (time.monotonic(), self._done + self._others())
 
     def ended(self, frames: int, size: int) -> None:
         """A segment is done, now or by an earlier run."""
@@ -132,7 +138,9 @@ class WholeProgress:
 
     def tell(self, frames: int, size: int) -> None:
         """So much of the present segment is encoded."""
-        done = self._done + frames
+        # What somebody else was at is begun again when he is lost.
+        done = min(self._frames, max(self._furthest, self._done + frames + self._others()))
+        self._furthest = done
         share = done / self._frames
         speed = self._speed(done)
         left = self._duration * (1 - share)
@@ -147,10 +155,11 @@ class WholeProgress:
         )
 
     def _speed(self, done: int) -> float | None:
-        if self._began is None or done <= self._kept:
+        if self._began is None or done <= self._began[1]:
             return None
-        seconds = self._duration * (done - self._kept) / self._frames
-        return seconds / max(time.monotonic() - self._began, 0.001)
+        at, before = self._began
+        seconds = self._duration * (done - before) / self._frames
+        return seconds / max(time.monotonic() - at, 0.001)
 
     def joining(self, progress: EncodeProgress | None) -> None:
         """The joining run's own progress; None is not told on."""
@@ -164,13 +173,27 @@ class WholeProgress:
 
 
 class SegmentProgress:
-    """Reads what the run of one segment says; times in it are those of the whole, so it counts."""
+    """Reads what the run of one segment says; times in it are those of the whole, so it counts.
 
-    def __init__(self, whole: WholeProgress, frames: int, on_first: Callable[[], None]) -> None:
-        self._whole = whole
+    Args:
+        frames: pictures that it will have.
+        on_first: called once there are some.
+        on_progress: told pictures and bytes so far.
+
+    """
+
+    def __init__(
+        self,
+        frames: int,
+        *,
+        on_first: Callable[[], None],
+        on_progress: Callable[[int, int], None],
+    ) -> None:
         self._wanted = frames
         self._on_first = on_first
-        self._size = 0
+        self._on_progress = on_progress
+        #: Bytes so far.
+        self.size = 0
         #: Pictures so far.
         self.frames = 0
 
@@ -180,15 +203,11 @@ class SegmentProgress:
         if key == "frame":
             self._count(int(_number(value) or 0))
         elif key == "total_size":
-            self._size = max(self._size, int(_number(value) or 0))
+            self.size = max(self.size, int(_number(value) or 0))
         elif key == "progress":
-            self._whole.tell(self.frames, self._size)
+            self._on_progress(self.frames, self.size)
 
     def _count(self, frames: int) -> None:
         before, self.frames = self.frames, min(self._wanted, max(self.frames, frames))
         if self.frames and not before:
             self._on_first()
-
-    def end(self) -> None:
-        """It ended well."""
-        self._whole.ended(self._wanted, self._size)

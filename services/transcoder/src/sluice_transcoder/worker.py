@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.adapters.cores import usable_cores
@@ -21,20 +23,22 @@ from sluice_core.runtime import worker
 from sluice_core.runtime.children import ForkServer, Preforked, child_environment
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.disk import Disk, Room, open_disk
+from sluice_core.runtime.helping import Helped
 from sluice_core.runtime.pieces import owner
 from sluice_core.runtime.run import Finished, Run
-from sluice_core.runtime.stage import Handler
 from sluice_transcoder import subtitles
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.digest import sha256_of
 from sluice_transcoder.hls.ladder import LadderPlan
 from sluice_transcoder.hls.package import Package, package
 from sluice_transcoder.kept import Shelf
-from sluice_transcoder.plan import Action, Plan
+from sluice_transcoder.line import Line, SharedLine, Turns
+from sluice_transcoder.plan import Action, Plan, make_plan
 from sluice_transcoder.progress import EncodeProgress
-from sluice_transcoder.segments import Cutting
+from sluice_transcoder.segments import Cutting, help_with_segments
+from sluice_transcoder.segments import Job as Encode
 from sluice_transcoder.tools import Tools, inspect_tools
-from sluice_transcoder.transcode import MadeFile, Result, transcode
+from sluice_transcoder.transcode import MadeFile, Result, probe_sources, transcode
 
 _PIECE = 1024 * 1024
 
@@ -48,8 +52,20 @@ def main(preforked: Preforked | None = None) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """What all runs of a process work with."""
+
+    presets: Mapping[str, Preset]
+    tools: Tools
+    server: ForkServer
+    #: For each part of one ffmpeg.
+    threads: int
+    disk: Disk
+
+
 @contextmanager
-def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[Handler]:
+def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterator[Helped]:
     """The stage's handler, with a small server that starts its commands."""
     presets = load_presets(deps.settings.jobs.presets_file)
     tools = inspect_tools(ffmpeg_tools())
@@ -58,37 +74,20 @@ def open_handler(deps: StageDeps, preforked: Preforked | None = None) -> Iterato
     threads = max(1, usable_cores() // deps.limits.concurrency)
     disk = open_disk(deps)
     with ForkServer(module=None, env=env, cwd=folder, preforked=preforked) as server:
-
-        def work(run: Run) -> Finished:
-            return handle(
-                run, presets=presets, tools=tools, server=server, threads=threads, disk=disk
-            )
-
-        yield work
+        shop = Shop(presets=presets, tools=tools, server=server, threads=threads, disk=disk)
+        yield Helped(partial(handle, shop=shop), partial(help_with, shop=shop))
 
 
-def handle(
-    run: Run,
-    *,
-    presets: Mapping[str, Preset],
-    tools: Tools,
-    server: ForkServer,
-    threads: int,
-    disk: Disk,
-) -> Finished:
+def handle(run: Run, *, shop: Shop) -> Finished:
     """Make, check and store the finished file of one job."""
     job = run.job
-    preset = presets.get(job.request.preset)
+    preset = shop.presets.get(job.request.preset)
     if preset is None:
         raise SluiceError(f"there is no preset {job.request.preset!r} any more")
-    storage = run.deps.storage
     everything = sources_of(job)
     sources = [source for source in everything if source.kind != SUBTITLE]
-    size = sum(source.bytes for source in sources)
-    # What a storage elsewhere holds is read through copies on this disk.
-    copied = size if storage.outlives_machine else None
-    with disk.room(run.scratch, whole=copied, stored=size) as room, ExitStack() as stack:
-        paths = [stack.enter_context(storage.local(s.key, run.scratch)) for s in sources]
+    size = _size(sources)
+    with _brought(run, sources, shop.disk, stored=size) as (room, paths):
         watch = _Watch(run, room, size)
         began = time.monotonic()
         cutting = cutting_of(run, sources, watch)
@@ -97,17 +96,9 @@ def handle(
             paths,
             preset,
             run.scratch,
-            tools=tools,
-            threads=threads,
-            place=Workplace(
-                scratch=run.scratch,
-                stop=run.stop,
-                deadline_s=run.hard_left(),
-                stall_s=run.deps.limits.stall_timeout,
-                server=server,
-                on_start=run.on_child,
-                lost_child=run.lost_child,
-            ),
+            tools=shop.tools,
+            threads=shop.threads,
+            place=_place(run, shop, run.stop),
             on_plan=watch.begin,
             on_progress=watch.progress,
         )
@@ -121,6 +112,70 @@ def handle(
         fields={"duration": result.duration or job.duration},
         gaps=subtitles.gaps(beside),
     )
+
+
+def help_with(run: Run, *, shop: Shop) -> bool:
+    """Encode segments for the run that owns the job; True when this slot is wanted elsewhere."""
+    preset = shop.presets.get(run.job.request.preset)
+    if preset is None or preset.ladder:
+        return False
+    sources = [source for source in sources_of(run.job) if source.kind != SUBTITLE]
+    with _brought(run, sources, shop.disk, stored=0) as (room, paths):
+        turns = Turns(run, on_progress=lambda size: room.written(done=size, whole=None))
+        place = _place(run, shop, turns.stop)
+        probes = probe_sources(paths, shop.tools, place)
+        encode = Encode(
+            sources=paths,
+            probes=probes,
+            plan=make_plan(probes, preset, tone_map=shop.tools.tone_map),
+            folder=run.scratch,
+            tools=shop.tools,
+            threads=shop.threads,
+            place=place,
+        )
+        cutting = Cutting(
+            seconds=run.deps.settings.jobs.segment_seconds,
+            sources=_names(sources),
+            shelf=_shelf(run),
+            on_segment=lambda: run.deps.failpoints.hit("help.mid_segment"),
+        )
+        return help_with_segments(encode, turns, cutting=cutting)
+
+
+@contextmanager
+def _brought(
+    run: Run, sources: Sequence[Source], disk: Disk, *, stored: int
+) -> Iterator[tuple[Room, list[Path]]]:
+    """Room for a run's files, and local paths of its sources; `stored` as in `Disk.room`."""
+    storage = run.deps.storage
+    # What a storage elsewhere holds is read through copies on this disk.
+    copied = _size(sources) if storage.outlives_machine else None
+    with disk.room(run.scratch, whole=copied, stored=stored) as room, ExitStack() as stack:
+        yield room, [stack.enter_context(storage.local(s.key, run.scratch)) for s in sources]
+
+
+def _place(run: Run, shop: Shop, stop: Callable[[], str | None]) -> Workplace:
+    return Workplace(
+        scratch=run.scratch,
+        stop=stop,
+        deadline_s=run.hard_left(),
+        stall_s=run.deps.limits.stall_timeout,
+        server=shop.server,
+        on_start=run.on_child,
+        lost_child=run.lost_child,
+    )
+
+
+def _size(sources: Sequence[Source]) -> int:
+    return sum(source.bytes for source in sources)
+
+
+def _names(sources: Sequence[Source]) -> list[tuple[str, int]]:
+    return [(source.key, source.bytes) for source in sources]
+
+
+def _shelf(run: Run) -> Shelf:
+    return Shelf(run.deps.storage, run.id, run.scratch, lambda: owner(run))
 
 
 class _Watch:
@@ -174,10 +229,14 @@ class _Watch:
 
 def cutting_of(run: Run, sources: Sequence[Source], watch: _Watch) -> Cutting:
     """How the run's encode is cut, if it is long enough."""
+    limits = run.deps.settings.jobs
+    # What may bring workers down is left to the one that has it.
+    alone = run.deps.alone or run.job.losses or not limits.segment_helpers
     return Cutting(
-        seconds=run.deps.settings.jobs.segment_seconds,
-        sources=[(source.key, source.bytes) for source in sources],
-        shelf=Shelf(run.deps.storage, run.id, run.scratch, lambda: owner(run)),
+        seconds=limits.segment_seconds,
+        sources=_names(sources),
+        shelf=_shelf(run),
+        line=Line() if alone else SharedLine(run, helpers=limits.segment_helpers),
         on_segment=lambda: run.deps.failpoints.hit("transcode.mid_segment"),
         on_kept=run.put_away,
         on_join=watch.join,

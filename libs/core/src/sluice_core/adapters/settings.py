@@ -157,6 +157,8 @@ class JobSettings(_Group):
     retention_partial: float = Field(2 * 86400.0, gt=0)
     #: Seconds of a segment of a long encode, which is what a lost worker costs; 0: none is cut.
     segment_seconds: float = Field(60.0, ge=0)
+    #: Idle transcode slots that may help with one long encode at once; 0: none.
+    segment_helpers: int = Field(2, ge=0, le=64)
     #: Zone in which people's times are read and shown.
     timezone: str = "UTC"
 

@@ -159,7 +159,9 @@ def _waiting(standing: Standing, workers: int | None, now: float) -> list[str]:
 
 
 def _is_moving(standing: Standing) -> bool:
-    return bool(standing.orders) or any(a.ended_at is None for a in standing.attempts)
+    orders = (o for o in standing.orders if o.actor is not Actor.HELP)
+    running = (a for a in standing.attempts if a.stage != Actor.HELP.value and a.ended_at is None)
+    return any(orders) or any(running)
 
 
 def _pool(workers: int | None) -> str:
@@ -176,8 +178,11 @@ def _children(counts: ChildCounts) -> str:
 
 
 def _attempt(attempt: Attempt, sights: Mapping[str, Sight] | None, now: float) -> str:
+    helps = attempt.stage == Actor.HELP.value
+    what = "Help" if helps else "Run"
+    of = Actor.TRANSCODE.value if helps else attempt.stage
     words = (
-        f"Run {attempt.number} of {attempt.stage} (epoch {attempt.epoch}): message"
+        f"{what} {attempt.number} of {of} (epoch {attempt.epoch}): message"
         f" {attempt.message_id} of {attempt.queue}, published {timestamp(attempt.published_at)},"
         f" delivered {timestamp(attempt.delivered_at)}{_times(attempt.deliveries)},"
         f" claimed {timestamp(attempt.claimed_at)} by {attempt.worker}"
@@ -193,7 +198,8 @@ def _attempt(attempt: Attempt, sights: Mapping[str, Sight] | None, now: float) -
 
 
 def _order(order: Order, sights: Mapping[str, Sight] | None, now: float) -> str:
-    what = f"Message {order.id} for {order.queue}"
+    asks = ", which asks for help," if order.actor is Actor.HELP else ""
+    what = f"Message {order.id} for {order.queue}{asks}"
     sight = sights.get(order.id) if sights is not None else None
     if order.due_at > now:
         return f"{what} is kept in the database and is due {_when(order.due_at, now)}."

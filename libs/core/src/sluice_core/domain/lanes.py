@@ -6,17 +6,22 @@ from enum import StrEnum
 
 
 class Actor(StrEnum):
-    """Who consumes a message; each has its own queues `<actor>.<lane>`."""
+    """Who consumes a message; each has its own queues `<actor>.<lane>`, but for `HELP`."""
 
     PARSE = "parse"
     DOWNLOAD = "download"
     TRANSCODE = "transcode"
     NOTIFY = "notify"
     SETTLE = "settle"
+    #: Encodes segments of a run that another slot holds; waits in the queues of `TRANSCODE`.
+    HELP = "help"
 
 
 #: The actors that carry a job forward, in order.
 STAGES = (Actor.PARSE, Actor.DOWNLOAD, Actor.TRANSCODE)
+
+#: The actors that have queues.
+CONSUMERS = tuple(actor for actor in Actor if actor is not Actor.HELP)
 
 
 class Lane(StrEnum):
@@ -38,7 +43,8 @@ RESERVED_FROM = (Lane.LOW, Lane.BULK)
 
 def queue_name(actor: Actor, lane: Lane) -> str:
     """`<actor>.<lane>`, e.g. `download.default`."""
-    return f"{actor.value}.{lane.value}"
+    consumer = Actor.TRANSCODE if actor is Actor.HELP else actor
+    return f"{consumer.value}.{lane.value}"
 
 
 def queues_of(actor: Actor) -> tuple[str, ...]:

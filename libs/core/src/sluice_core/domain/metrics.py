@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sluice_core.domain.errors import CODES, ErrorClass
-from sluice_core.domain.lanes import STAGES, Actor, queues_of
+from sluice_core.domain.lanes import CONSUMERS, STAGES, Actor, queues_of
 from sluice_core.domain.states import Status
 
 PREFIX = "sluice_"
@@ -82,9 +82,11 @@ class Metric:
         return next((u for u in ("seconds", "bytes", "ratio") if stem.endswith(u)), "")
 
 
-_QUEUES = tuple(queue for actor in Actor for queue in queues_of(actor))
+_QUEUES = tuple(queue for actor in CONSUMERS for queue in queues_of(actor))
 _STAGES = tuple(stage.value for stage in STAGES)
-_ACTORS = tuple(actor.value for actor in Actor)
+#: What runs take slots for.
+_RUNS = (*_STAGES, Actor.HELP.value)
+_ACTORS = tuple(actor.value for actor in CONSUMERS)
 _ENDS = tuple(s.value for s in (Status.SUCCESS, Status.PARTIAL, Status.FAILED, Status.CANCELED))
 _OUTCOMES = ("ok", "failed", "retry", "handed_back", "lost", "child_lost", "canceled")
 _CODES = tuple(CODES)
@@ -142,13 +144,13 @@ _ALL = (
            {"promise": ("kept", "broken")}),
     # -- stages --------------------------------------------------------------------------------
     Metric("stage_duration_seconds", _H, _I, "One run of a stage, from claim to end.",
-           {"stage": _STAGES, "outcome": _OUTCOMES}, WORK_SECONDS),
+           {"stage": _RUNS, "outcome": _OUTCOMES}, WORK_SECONDS),
     Metric("stage_failures_total", _C, _I,
            "Runs that ended with an error, whether another try follows or not.",
-           {"stage": _STAGES, "code": _CODES, "class": _CLASSES}),
+           {"stage": _RUNS, "code": _CODES, "class": _CLASSES}),
     Metric("stage_retries_total", _C, _I, "Runs after which another try was ordered.",
            {"stage": _STAGES, "code": _CODES}),
-    Metric("stage_in_progress", _G, _I, "Runs under way.", {"stage": _STAGES}),
+    Metric("stage_in_progress", _G, _I, "Runs under way.", {"stage": _RUNS}),
     Metric("download_bytes_total", _C, _I, "Media bytes fetched.", {}),
     Metric("download_refetched_bytes_total", _C, _I, "Of these, fetched before.", {}),
     Metric("download_bytes_per_second", _G, _I, "What the running downloads make together.", {}),

@@ -37,6 +37,11 @@ def parse_folder(name: str) -> RunId | None:
     return RunId(job_id, Actor(stage), int(epoch))
 
 
+def help_folder(attempt_id: str, epoch: int) -> str:
+    """Name of the scratch folder of a slot that helps: several may help one run on one machine."""
+    return RunId(attempt_id, Actor.HELP, epoch).folder
+
+
 def work_prefix(job_id: str) -> str:
     """Storage prefix of everything intermediate of one job."""
     return f"work/{job_id}/"

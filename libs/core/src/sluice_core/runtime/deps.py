@@ -130,7 +130,7 @@ def make_deps(
         presence.show(
             running.jobs(), standby=standby.confirmed(), draining=running.is_asked_to_drain
         )
-        locks.renew(running.jobs())
+        locks.renew(running.owned())
         hosts.renew()
 
     def tell_every() -> float:

@@ -26,6 +26,7 @@ NAMES = {
     "download.mid_fetch": "bytes are arriving",
     "download.mid_piece": "a piece of a partial file is in storage, nothing points at it",
     "transcode.mid_segment": "the first pictures of a segment are encoded",
+    "help.mid_segment": "as before, in a slot that helps",
     "run.before_commit": "the files are in storage, no row points at them",
     "run.after_commit": "the outcome is stored, what follows is not published",
     "run.before_ack": "all is done, the broker does not know",

@@ -35,11 +35,11 @@ class Presence:
     ytdlp: Path | None = None
     since: float = 0.0
 
-    def show(self, jobs: Sequence[tuple[str, int]], *, standby: str, draining: bool) -> None:
+    def show(self, jobs: Sequence[str], *, standby: str, draining: bool) -> None:
         """Say what it does now; to be said again within `TTL` seconds.
 
         Args:
-            jobs: ids and epochs of what it runs.
+            jobs: ids of what it runs.
             standby: name of the autoscaler's mark if it may go now; empty otherwise.
             draining: it takes nothing more.
 
@@ -55,7 +55,7 @@ class Presence:
                         "stage": self.stage.value,
                         "since": self.since,
                         "pid": os.getpid(),
-                        "jobs": " ".join(job_id for job_id, _ in jobs),
+                        "jobs": " ".join(jobs),
                         "standby": standby,
                         "draining": int(draining),
                         "memory": resident_memory(),

@@ -72,12 +72,13 @@ Outcome = Advance | Finished | Expanded
 class Run:
     """What a handler sees of its run; writes raise `StaleRunError` once the job is not ours."""
 
-    def __init__(self, deps: StageDeps, claim: claims.Claim) -> None:
+    def __init__(self, deps: StageDeps, claim: claims.Claim, *, folder: str | None = None) -> None:
+        """`folder` names the scratch folder, where it is not the one of the job's own run."""
         self.deps = deps
         self.claim = claim
         self.job = claim.job
         self.id = RunId(claim.job.id, deps.stage, claim.job.epoch)
-        self.scratch = deps.settings.store.scratch_dir / self.id.folder
+        self.scratch = deps.settings.store.scratch_dir / (folder or self.id.folder)
         self._gate = ProgressGate()
         self._durable = Durable(deps.stage)
         self._child: tuple[int, int] | None = None

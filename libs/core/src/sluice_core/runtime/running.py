@@ -14,7 +14,7 @@ from sluice_core.adapters.db import liveness, steering
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.steering import Wishes
 from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
-from sluice_core.domain.states import Status
+from sluice_core.domain.states import ACTIVE, Status
 from sluice_core.runtime.children import EndReason
 
 log = structlog.get_logger(__name__)
@@ -30,7 +30,8 @@ STUCK_AFTER = 60.0
 @dataclass(frozen=True, slots=True)
 class _Entry:
     job_id: str
-    epoch: int
+    #: None: it goes on whoever owns the job, while that is under way.
+    epoch: int | None
     #: Monotonic time at which the run is killed.
     hard_at: float
     #: Called at each look from then on, with the seconds that have passed since.
@@ -97,7 +98,7 @@ class Running:
         self,
         attempt_id: str,
         job_id: str,
-        epoch: int,
+        epoch: int | None,
         *,
         hard_at: float = float("inf"),
         on_hard: Callable[[float], None] = lambda _late: None,
@@ -107,7 +108,7 @@ class Running:
         Args:
             attempt_id: which run.
             job_id: whose.
-            epoch: as claimed.
+            epoch: as claimed; None for a run that does not own its job and only helps.
             hard_at: monotonic time of its hard limit.
             on_hard: called at each look from then on, by the watching thread, with the seconds
                 that have passed since.
@@ -126,10 +127,16 @@ class Running:
         """Why the run must stop, as `EndReason`; None while it may go on."""
         return self._reasons.get(attempt_id)
 
-    def jobs(self) -> list[tuple[str, int]]:
-        """(job id, epoch) of what runs now."""
+    def jobs(self) -> list[str]:
+        """Ids of what runs now."""
         with self._lock:
-            return [(entry.job_id, entry.epoch) for entry in self._runs.values()]
+            return [entry.job_id for entry in self._runs.values()]
+
+    def owned(self) -> list[tuple[str, int]]:
+        """(job id, epoch) of those that own their job."""
+        with self._lock:
+            runs = list(self._runs.values())
+        return [(entry.job_id, entry.epoch) for entry in runs if entry.epoch is not None]
 
     def store_away(self) -> str | None:
         """Why nothing may be fetched now, or None."""
@@ -240,7 +247,9 @@ class Running:
                 self._reasons[attempt_id] = reason
 
 
-def _reason(owner: tuple[int, Status] | None, epoch: int) -> str | None:
+def _reason(owner: tuple[int, Status] | None, epoch: int | None) -> str | None:
     if owner is None or owner[1] is Status.CANCELED:
         return EndReason.CANCELED
+    if epoch is None:
+        return None if owner[1] in ACTIVE else EndReason.STALE
     return EndReason.STALE if owner[0] != epoch else None

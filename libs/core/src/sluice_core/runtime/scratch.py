@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 import structlog
 
-from sluice_core.adapters.db import sweeps
+from sluice_core.adapters.db import liveness, sweeps
 from sluice_core.adapters.db.engine import read
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import WARM_UP, RunId, parse_folder
@@ -114,7 +114,7 @@ def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
     for start in range(0, len(job_ids), BATCH):
         with read(engine) as connection:
             owners |= sweeps.scratch_owners(connection, job_ids[start : start + BATCH])
-    removed = 0
+    removed = _sweep_help(engine, root) if stage is Actor.TRANSCODE else 0
     for run in runs:
         folder = root / run.folder
         following = root / RunId(run.job_id, stage, newest[run.job_id]).folder
@@ -125,6 +125,22 @@ def sweep(engine: sa.Engine, root: Path, stage: Actor) -> int:
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
     return removed + _sweep_warm_ups(root, before=time.time() - WARM_UP_ENDS)
+
+
+def _sweep_help(engine: sa.Engine, root: Path) -> int:
+    """Remove what slots left that helped and are gone: each folder bears its attempt's id."""
+    found = folders(root, Actor.HELP)
+    if not found:
+        return 0
+    with read(engine) as connection:
+        helping = liveness.open_among(connection, [run.job_id for run in found])
+    removed = 0
+    for run in found:
+        folder = root / run.folder
+        if run.job_id not in helping and not lock_is_held(folder / LOCK_NAME):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += 1
+    return removed
 
 
 def _sweep_warm_ups(root: Path, *, before: float) -> int:

@@ -25,6 +25,7 @@ from sluice_core.runtime.broker import StageWorker, declare_actor
 from sluice_core.runtime.broker.middleware.recycle import Recycle
 from sluice_core.runtime.counting import count
 from sluice_core.runtime.deps import StageDeps, open_deps, open_waker
+from sluice_core.runtime.helping import Helped, run_help
 from sluice_core.runtime.probes import Probes
 from sluice_core.runtime.process import EXIT_OK, EXIT_UNHEALTHY
 from sluice_core.runtime.signals import EndSignals
@@ -156,26 +157,32 @@ def stage_worker(deps: StageDeps, handler: Handler, recycle: Recycle | None = No
     if recycle is not None:
         deps.broker.add_middleware(recycle, before=TimeLimit)
 
-    def actor(job: str, epoch: int, traceparent: str | None = None) -> None:
+    def delivered(job: str, epoch: int, traceparent: str | None) -> Message:
         current = CurrentMessage.get_current_message()
         if current is None:
             raise RuntimeError("an actor runs inside a worker only")
-        run_stage(
-            deps,
-            handler,
-            Message(
-                id=current.message_id,
-                queue=current.queue_name,
-                job_id=job,
-                epoch=epoch,
-                delivered_at=deps.clock(),
-                published_at=current.message_timestamp / 1000,
-                traceparent=traceparent,
-                deliveries=current.options.get("tries", 1),
-            ),
+        return Message(
+            id=current.message_id,
+            queue=current.queue_name,
+            job_id=job,
+            epoch=epoch,
+            delivered_at=deps.clock(),
+            published_at=current.message_timestamp / 1000,
+            traceparent=traceparent,
+            deliveries=current.options.get("tries", 1),
         )
 
+    def actor(job: str, epoch: int, traceparent: str | None = None) -> None:
+        run_stage(deps, handler, delivered(job, epoch, traceparent))
+
     declare_actor(deps.broker, deps.stage, actor)
+    if isinstance(handler, Helped):
+        helper = handler.help
+
+        def helping(job: str, epoch: int, traceparent: str | None = None) -> None:
+            run_help(deps, helper, delivered(job, epoch, traceparent))
+
+        declare_actor(deps.broker, Actor.HELP, helping)
     worker = StageWorker(
         deps.broker,
         deps.stage,

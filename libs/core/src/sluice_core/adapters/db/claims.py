@@ -92,7 +92,32 @@ def claim(
     job = to_job(won)
     published = outbox.get(connection, message.id)
     outbox.remove_of_job(connection, job.id)
+    publishes = published.publishes if published else 1
     attempt_id = attempt_id or new_id()
+    return open_attempt(
+        connection,
+        job,
+        stage,
+        message,
+        worker=worker,
+        publishes=publishes,
+        now=now,
+        attempt_id=attempt_id,
+    )
+
+
+def open_attempt(
+    connection: sa.Connection,
+    job: Job,
+    stage: Actor,
+    message: Message,
+    *,
+    worker: str,
+    publishes: int,
+    now: float,
+    attempt_id: str,
+) -> Claim:
+    """Note that a message's run begins; the job's row is locked by the caller."""
     number = _next_number(connection, job.id, stage)
     connection.execute(
         sa.insert(attempts).values(
@@ -105,7 +130,7 @@ def claim(
             message_id=message.id,
             queue=message.queue,
             published_at=message.published_at,
-            publishes=max(1, published.publishes) if published else 1,
+            publishes=max(1, publishes),
             deliveries=message.deliveries,
             delivered_at=message.delivered_at,
             claimed_at=now,

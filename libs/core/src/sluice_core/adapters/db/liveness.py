@@ -7,12 +7,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, ordering, outbox, runs, tallies
+from sluice_core.adapters.db import dead_letters, ordering, outbox, runs, segments, tallies
 from sluice_core.adapters.db.claims import Claim
 from sluice_core.adapters.db.rows import error_columns, next_version, to_job
 from sluice_core.adapters.db.schema import attempts, jobs
 from sluice_core.domain.errors import CODES
 from sluice_core.domain.job import Job, JobError
+from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import ACTIVE, Status, WaitingFor
 from sluice_core.domain.tallies import of_job
 
@@ -61,6 +62,14 @@ def open_attempts(connection: sa.Connection) -> list[sa.Row[Any]]:
     return list(connection.execute(query))
 
 
+def open_among(connection: sa.Connection, attempt_ids: Sequence[str]) -> set[str]:
+    """Those attempts that have not ended."""
+    query = sa.select(attempts.c.id).where(
+        attempts.c.id.in_(attempt_ids), attempts.c.ended_at.is_(None)
+    )
+    return set(connection.execute(query).scalars())
+
+
 def declare_lost(
     connection: sa.Connection,
     attempt_id: str,
@@ -71,13 +80,16 @@ def declare_lost(
 ) -> tuple[Job, list[outbox.OutboxRow]] | None:
     """Take the job from a worker that is gone and order it anew; None when it was not its owner.
 
-    The epoch is raised, so that the lost one can write nothing should it wake up.
+    The epoch is raised, so that the lost one can write nothing should it wake up. One that only
+    helped takes nothing along: whoever comes next takes the segment that it held.
     """
     # The job's row first, as everywhere: two orders of locks are a deadlock.
     own = sa.select(attempts.c.job_id).where(attempts.c.id == attempt_id).scalar_subquery()
     connection.execute(sa.select(jobs.c.id).where(jobs.c.id == own).with_for_update())
     lost = connection.execute(sa.select(attempts).where(attempts.c.id == attempt_id)).first()
     if lost is None or not runs.close_attempt(connection, attempt_id, outcome="lost", now=now):
+        return None
+    if lost.stage == Actor.HELP.value:
         return None
     counted = 0 if lost.progressed else 1
     row = connection.execute(
@@ -166,6 +178,7 @@ def _go_on(
         now,
     )
     tallies.note(connection, of_job(job))
+    segments.withdraw(connection, job.id)
     dead_letters.add(
         connection,
         queue=queue,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db import dead_letters, ordering, outbox, tallies
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
-from sluice_core.adapters.db.schema import attempts, jobs
+from sluice_core.adapters.db.schema import attempts, jobs, segments
 from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.domain.errors import CODES
 from sluice_core.domain.job import Job, JobError, Progress
@@ -78,12 +78,13 @@ def cancel_many(connection: sa.Connection, job_ids: Sequence[str], *, now: float
 
 
 def _drop_runs(connection: sa.Connection, job_ids: sa.Select[tuple[str]], *, now: float) -> None:
-    """Take back orders and close attempts of canceled jobs; ended ones among them have none."""
+    """Take back orders, close attempts and share nothing; ended ones among them have none."""
     connection.execute(
         sa.delete(outbox_table).where(
             outbox_table.c.job_id.in_(job_ids), outbox_table.c.actor.in_(outbox.RUN_ACTORS)
         )
     )
+    connection.execute(sa.delete(segments).where(segments.c.job_id.in_(job_ids)))
     closed = connection.execute(
         sa.update(attempts)
         .where(attempts.c.job_id.in_(job_ids), attempts.c.ended_at.is_(None))

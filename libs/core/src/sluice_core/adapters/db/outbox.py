@@ -14,6 +14,8 @@ from sluice_core.domain.lanes import Actor, Lane, queue_name
 
 #: What a new run or a cancel makes pointless.
 RUN_ACTORS = tuple(a.value for a in Actor if a is not Actor.NOTIFY)
+#: What carries a job forward: help alone does not.
+OWNERS = tuple(a for a in RUN_ACTORS if a != Actor.HELP.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,19 @@ def unclaimed(
         .limit(limit)
     )
     return [_to_row(r) for r in connection.execute(query)]
+
+
+def oldest_due(
+    connection: sa.Connection, actor: Actor, queues: Sequence[str], *, now: float, limit: int
+) -> list[tuple[str, str]]:
+    """(queue, id) of an actor's orders that are due and unclaimed, oldest first."""
+    query = (
+        sa.select(outbox.c.queue, outbox.c.id)
+        .where(outbox.c.actor == actor.value, outbox.c.queue.in_(queues), outbox.c.due_at <= now)
+        .order_by(outbox.c.id)
+        .limit(limit)
+    )
+    return [(queue, message_id) for queue, message_id in connection.execute(query)]
 
 
 def mark_published(connection: sa.Connection, ids: Sequence[str], now: float) -> None:

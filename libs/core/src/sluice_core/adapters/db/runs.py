@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import dead_letters, ordering, outbox, search, tallies
+from sluice_core.adapters.db import dead_letters, ordering, outbox, search, segments, tallies
 from sluice_core.adapters.db.claims import Claim
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
 from sluice_core.adapters.db.schema import artifacts, attempts, jobs
@@ -104,6 +104,8 @@ def end_run(
         raise StaleRunError(f"attempt {run.attempt_id} has ended")
     if job.status in TERMINAL:
         tallies.note(connection, of_job(job))
+        if job.stage is Actor.TRANSCODE:
+            segments.withdraw(connection, job.id)
     return job
 
 

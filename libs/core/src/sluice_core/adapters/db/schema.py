@@ -27,6 +27,9 @@ def _where(condition: str) -> dict[str, Any]:
     return {f"{name}_where": sa.text(condition) for name in ("sqlite", "postgresql")}
 
 
+#: Of attempts: those that own their job while they run.
+_NO_HELP = "stage <> 'help'"
+
 jobs = sa.Table(
     "jobs",
     metadata,
@@ -98,10 +101,11 @@ attempts = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("job_id", _Id, nullable=False),
+    #: A stage, or `help`: a slot that encodes segments for the job's transcode run.
     sa.Column("stage", sa.String(16), nullable=False),
     #: Counts the runs of one job's stage, from 1.
     sa.Column("number", sa.Integer, nullable=False),
-    #: The epoch that the claim gave this run.
+    #: The epoch that the claim gave this run; of a help, the one that the job had.
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("worker", sa.String(128), nullable=False),
     sa.Column("message_id", _Id, nullable=False),
@@ -124,8 +128,30 @@ attempts = sa.Table(
     sa.Column("outcome", sa.String(16)),
     sa.Column("error_code", sa.String(32)),
     sa.Column("error_message", Words(500)),
-    sa.UniqueConstraint("job_id", "epoch"),
+    sa.Index("ix_attempts_job_id", "job_id"),
+    # One run of an epoch, and any number of slots that help it.
+    sa.Index("uq_attempts_job_id_epoch", "job_id", "epoch", unique=True, **_where(_NO_HELP)),
     sa.Index("ix_attempts_open", "ended_at", **_where("ended_at IS NULL")),
+)
+
+#: Segments of an encode that several slots share; see `sluice_core.adapters.db.segments`.
+segments = sa.Table(
+    "segments",
+    metadata,
+    sa.Column("job_id", _Id, primary_key=True),
+    #: From 0, as they follow each other.
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    #: What it depends on: who plans otherwise takes none.
+    sa.Column("fingerprint", sa.String(32), nullable=False),
+    #: Pictures in it.
+    sa.Column("frames", sa.Integer, nullable=False),
+    #: The attempt that encodes it, or did.
+    sa.Column("holder", _Id),
+    #: Pictures of it that are encoded.
+    sa.Column("encoded", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("done", sa.Boolean, nullable=False, server_default=sa.false()),
+    #: Where it is stored; null where the run itself made it and needs no other copy.
+    sa.Column("key", sa.Text),
 )
 
 outbox = sa.Table(

@@ -10,6 +10,7 @@ from sluice_core.adapters.db import moves
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.db.schema import attempts, jobs
 from sluice_core.domain.errors import ErrorClass
+from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status
 
 
@@ -52,7 +53,11 @@ def retry(
 def _conditions(rule: Rule) -> tuple[sa.ColumnElement[bool], ...]:
     failures = (
         sa.select(sa.func.count())
-        .where(attempts.c.job_id == jobs.c.id, attempts.c.outcome == "failed")
+        .where(
+            attempts.c.job_id == jobs.c.id,
+            attempts.c.outcome == "failed",
+            attempts.c.stage != Actor.HELP.value,
+        )
         .scalar_subquery()
     )
     return (

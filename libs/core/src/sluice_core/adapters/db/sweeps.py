@@ -17,8 +17,10 @@ from sluice_core.adapters.db.schema import (
     dead_letters,
     idempotency_keys,
     jobs,
+    segments,
 )
 from sluice_core.adapters.db.schema import outbox as outbox_table
+from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import ACTIVE, TERMINAL, Status, WaitingFor
 
 _ACTIVE = [s.value for s in ACTIVE]
@@ -120,7 +122,7 @@ def done_many(connection: sa.Connection, sweeps: Sequence[Sweep]) -> None:
     gone = [sweep.job_id for sweep in same if sweep.delete_row]
     # A callback that is on its way is sent although its job is gone.
     outbox_store.remove_of_jobs(connection, gone)
-    for table in (attempts, idempotency_keys, dead_letters):
+    for table in (attempts, idempotency_keys, dead_letters, segments):
         connection.execute(sa.delete(table).where(table.c.job_id.in_(gone)))
     search.forget(connection, gone)
     connection.execute(sa.delete(jobs).where(jobs.c.id.in_(gone)))
@@ -193,9 +195,13 @@ def _orphans(older_than: float) -> sa.Select[tuple[object, ...]]:
         sa.or_(jobs.c.waiting_for.is_(None), jobs.c.waiting_for != WaitingFor.CHILDREN.value),
         ~sa.exists().where(
             outbox_table.c.job_id == jobs.c.id,
-            outbox_table.c.actor.in_(outbox_store.RUN_ACTORS),
+            outbox_table.c.actor.in_(outbox_store.OWNERS),
         ),
-        ~sa.exists().where(attempts.c.job_id == jobs.c.id, attempts.c.ended_at.is_(None)),
+        ~sa.exists().where(
+            attempts.c.job_id == jobs.c.id,
+            attempts.c.stage != Actor.HELP.value,
+            attempts.c.ended_at.is_(None),
+        ),
     )
 
 

@@ -68,7 +68,10 @@ def read(connection: sa.Connection, *, lease: str, now: float) -> Vitals:
 
 
 def _runs(connection: sa.Connection, now: float) -> tuple[dict[str, int], int, float]:
-    silent = sa.case((jobs.c.updated_at < now - STUCK_AFTER, 1), else_=0)
+    silent = sa.case(
+        (sa.and_(jobs.c.updated_at < now - STUCK_AFTER, attempts.c.stage != Actor.HELP.value), 1),
+        else_=0,
+    )
     query = (
         sa.select(
             attempts.c.stage,
@@ -80,7 +83,7 @@ def _runs(connection: sa.Connection, now: float) -> tuple[dict[str, int], int, f
         .where(attempts.c.ended_at.is_(None))
         .group_by(attempts.c.stage)
     )
-    in_progress = {stage.value: 0 for stage in STAGES}
+    in_progress = {stage.value: 0 for stage in (*STAGES, Actor.HELP)}
     stuck, speed = 0, 0.0
     for stage, count, quiet, rate in connection.execute(query):
         in_progress[stage] = count

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sluice_core.domain.lanes import Actor, queues_of
+from sluice_core.domain.lanes import CONSUMERS, queues_of
 
 #: dramatiq's namespace, and a contract with dashboards and KEDA triggers.
 NAMESPACE = "dramatiq"
 
 #: Every queue that there can be.
-ALL_QUEUES = tuple(queue for actor in Actor for queue in queues_of(actor))
+ALL_QUEUES = tuple(queue for actor in CONSUMERS for queue in queues_of(actor))
 
 #: Set of queues of which nothing is handed out.
 PAUSED = f"{NAMESPACE}:__paused__"

@@ -60,7 +60,15 @@ def upgrade() -> None:
         sa.Column("error_code", sa.String(length=32), nullable=True),
         sa.Column("error_message", sa.String(length=500), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_attempts")),
-        sa.UniqueConstraint("job_id", "epoch", name=op.f("uq_attempts_job_id_epoch")),
+    )
+    op.create_index("ix_attempts_job_id", "attempts", ["job_id"], unique=False)
+    op.create_index(
+        "uq_attempts_job_id_epoch",
+        "attempts",
+        ["job_id", "epoch"],
+        unique=True,
+        sqlite_where=sa.text("stage <> 'help'"),
+        postgresql_where=sa.text("stage <> 'help'"),
     )
     op.create_index(
         "ix_attempts_open",
@@ -69,6 +77,18 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("ended_at IS NULL"),
         postgresql_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_table(
+        "segments",
+        sa.Column("job_id", sa.String(length=26), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("fingerprint", sa.String(length=32), nullable=False),
+        sa.Column("frames", sa.Integer(), nullable=False),
+        sa.Column("holder", sa.String(length=26), nullable=True),
+        sa.Column("encoded", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("done", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("job_id", "number", name=op.f("pk_segments")),
     )
     op.create_table(
         "dead_letters",

@@ -1,4 +1,4 @@
-from sluice_scheduler.beats import BeatWatch
+from sluice_core.domain.beats import BeatWatch
 
 PATIENCE = 15.0
 

@@ -1,0 +1,291 @@
+"""Who encodes which segment: one run alone, or all slots of the pool that have nothing else to do.
+
+The run that owns the job asks its `Line` what to do next, until it has every segment. A slot that
+helps asks its `Turns`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from sluice_core.adapters.db import segments
+from sluice_core.adapters.db.engine import read, write
+from sluice_core.domain.beats import BeatWatch
+from sluice_core.domain.errors import StoreAwayError
+from sluice_core.runtime.children import EndReason
+from sluice_core.runtime.helping import is_slot_wanted
+from sluice_core.runtime.publisher import publish_now
+from sluice_core.runtime.run import Run, stored
+
+log = structlog.get_logger(__name__)
+
+#: Seconds between looks at what others have done, and between words of how far one is.
+LOOK_EVERY = 1.0
+#: So many times the seconds after which an ffmpeg is stalled: whoever got no picture further by
+#: then, although he lives, is waited for no longer.
+PATIENCES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What to do next: encode a segment, or fetch what somebody else made of it."""
+
+    number: int
+    key: str | None = None
+
+
+class Line:
+    """One run alone: one segment after another."""
+
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}
+
+    def offer(self, fingerprint: str, missing: Mapping[int, int]) -> None:
+        """These are to be made: number -> pictures. Called once, before everything else."""
+        del fingerprint
+        self._left = dict(missing)
+
+    def turn(self) -> Turn | None:
+        """What to do next; None while others are at all that is left."""
+        return Turn(min(self._left))
+
+    def have(self, turn: Turn, key: str | None) -> None:
+        """A segment is here, and stored under a key, unless it could not be."""
+        del key
+        self._left.pop(turn.number, None)
+
+    def refuse(self, turn: Turn) -> None:
+        """What somebody else made is of no use."""
+        raise NotImplementedError(turn)
+
+    def others(self) -> int:
+        """Pictures that others have encoded of what is not here."""
+        return 0
+
+    def withdraw(self) -> None:
+        """Nothing of it is wanted any more."""
+
+
+class SharedLine(Line):
+    """The line of a run that asks for help.
+
+    While the database is away it goes on by itself, with what nobody was at when it was last seen.
+    What is then encoded twice is worth as much once.
+    """
+
+    def __init__(self, run: Run, *, helpers: int) -> None:
+        super().__init__()
+        self._run = run
+        self._helpers = helpers
+        self._me = run.claim.attempt_id
+        self._mark = ""
+        self._rows: dict[int, segments.Shared] = {}
+        self._looked_at = 0.0
+        self._beats = BeatWatch()
+        self._pictures = BeatWatch(patience=PATIENCES * run.deps.limits.stall_timeout)
+        #: (number, holder) of those that are waited for no longer.
+        self._lost: set[tuple[int, str | None]] = set()
+        #: Numbers of which what others made is of no use.
+        self._refused: set[int] = set()
+
+    def offer(self, fingerprint: str, missing: Mapping[int, int]) -> None:
+        super().offer(fingerprint, missing)
+        self._mark = fingerprint
+        deps, now = self._run.deps, self._run.deps.clock()
+        rows = stored(
+            deps,
+            lambda connection: segments.offer(
+                connection,
+                self._run.claim,
+                fingerprint=fingerprint,
+                missing=missing,
+                helpers=self._helpers,
+                now=now,
+            ),
+        )
+        publish_now(deps.broker, rows, now=now)
+        if rows:
+            log.info("help_asked", slots=len(rows), segments=len(missing))
+        self._look()
+
+    def turn(self) -> Turn | None:
+        for refused in self._refused & self._left.keys():
+            return Turn(refused)
+        if not self._look():
+            return self._unasked()
+        for number, row in self._rows.items():
+            if number in self._left and row.done and row.key is not None:
+                return Turn(number, row.key)
+        try:
+            taken = self._take()
+        except StoreAwayError:
+            return self._unasked()
+        return self._of_lost_ones() if taken is None else Turn(taken)
+
+    def _take(self) -> int | None:
+        while True:
+            with write(self._run.deps.engine) as connection:
+                number = segments.take(
+                    connection, self._run.job.id, self._me, fingerprint=self._mark
+                )
+            if number is None or number in self._left:
+                return number
+            # Made while the database was away.
+            self._finish(number, None)
+
+    def _unasked(self) -> Turn | None:
+        free = (n for n in self._left if n not in self._rows or not self._is_at(self._rows[n]))
+        number = min(free, default=None)
+        return None if number is None else Turn(number)
+
+    def _is_at(self, row: segments.Shared) -> bool:
+        """Whether somebody else has it, or is at it."""
+        return row.done or (row.held and row.holder != self._me)
+
+    def _of_lost_ones(self) -> Turn | None:
+        for number in self._left:
+            row = self._rows.get(number)
+            if row is None:
+                # Nobody shares it any more.
+                return Turn(number)
+            if (number, row.holder) in self._lost and self._take_back(row):
+                log.warning("segment_taken_back", number=number, holder=row.holder)
+                return Turn(number)
+        return None
+
+    def _take_back(self, row: segments.Shared) -> bool:
+        try:
+            with write(self._run.deps.engine) as connection:
+                return segments.take_back(
+                    connection,
+                    self._run.job.id,
+                    row.number,
+                    holder=row.holder,
+                    attempt_id=self._me,
+                )
+        except StoreAwayError:
+            return False
+
+    def have(self, turn: Turn, key: str | None) -> None:
+        super().have(turn, key)
+        if turn.key is not None:
+            return
+        try:
+            self._finish(turn.number, key)
+        except StoreAwayError:
+            # Whoever makes it again harms nobody.
+            self._run.deps.running.note_store(away=True)
+
+    def _finish(self, number: int, key: str | None) -> None:
+        with write(self._run.deps.engine) as connection:
+            segments.finish(connection, self._run.job.id, number, attempt_id=self._me, key=key)
+
+    def refuse(self, turn: Turn) -> None:
+        self._refused.add(turn.number)
+        self._take_back(self._rows[turn.number])
+
+    def others(self) -> int:
+        if time.monotonic() - self._looked_at >= LOOK_EVERY:
+            self._look()
+        rows = (self._rows[n] for n in self._left if n in self._rows)
+        return sum(row.encoded for row in rows if self._is_at(row))
+
+    def withdraw(self) -> None:
+        deps, job_id = self._run.deps, self._run.job.id
+        stored(deps, lambda connection: segments.withdraw(connection, job_id))
+
+    def _look(self) -> bool:
+        self._looked_at = time.monotonic()
+        try:
+            with read(self._run.deps.engine) as connection:
+                rows = segments.look(connection, self._run.job.id)
+        except StoreAwayError:
+            self._run.deps.running.note_store(away=True)
+            self._beats.failed()
+            self._pictures.failed()
+            return False
+        self._rows = {row.number: row for row in rows}
+        self._watch([row for row in rows if self._is_at(row) and not row.done])
+        return True
+
+    def _watch(self, held: list[segments.Shared]) -> None:
+        """Whoever gives no sign of life, or gets no further, is waited for no longer."""
+        now = time.monotonic()
+        at = {f"{row.number}/{row.holder}": row for row in held}
+        silent = set(self._beats.observe([(name, row.beat) for name, row in at.items()], now))
+        still = set(self._pictures.observe([(n, row.encoded) for n, row in at.items()], now))
+        self._lost |= {(at[n].number, at[n].holder) for n in silent | still}
+
+
+class Turns:
+    """The turns of a slot that helps.
+
+    Args:
+        run: its own.
+        on_progress: told the bytes of the present segment; may raise.
+
+    """
+
+    def __init__(self, run: Run, *, on_progress: Callable[[int], None]) -> None:
+        self._run = run
+        self._on_progress = on_progress
+        self._number = -1
+        self._told_at = 0.0
+        self._gone = False
+
+    def take(self, fingerprint: str) -> int | None:
+        """The next segment; None when nothing is left of this encode."""
+        self._run.check()
+        deps, run = self._run.deps, self._run
+        number = stored(
+            deps,
+            lambda connection: segments.take(
+                connection, run.job.id, run.claim.attempt_id, fingerprint=fingerprint
+            ),
+        )
+        self._number = -1 if number is None else number
+        self._gone = False
+        return number
+
+    def stop(self) -> str | None:
+        """As `Run.stop`; also when the segment is no longer this slot's."""
+        return self._run.stop() or (EndReason.STALE if self._gone else None)
+
+    def progress(self, frames: int, size: int) -> None:
+        """How far the present segment is: pictures and bytes."""
+        self._on_progress(size)
+        now = time.monotonic()
+        if now - self._told_at < LOOK_EVERY:
+            return
+        self._told_at = now
+        try:
+            with write(self._run.deps.engine) as connection:
+                self._gone = not segments.report(
+                    connection,
+                    self._run.job.id,
+                    self._number,
+                    attempt_id=self._run.claim.attempt_id,
+                    encoded=frames,
+                )
+        except StoreAwayError:
+            self._run.deps.running.note_store(away=True)
+
+    def finish(self, key: str) -> None:
+        """The present segment is stored."""
+        run, number = self._run, self._number
+        taken = stored(
+            run.deps,
+            lambda connection: segments.finish(
+                connection, run.job.id, number, attempt_id=run.claim.attempt_id, key=key
+            ),
+        )
+        if not taken:
+            log.info("segment_refused", number=number)
+
+    def give_way(self) -> bool:
+        """Whether somebody else wants the slot."""
+        return is_slot_wanted(self._run.deps)
