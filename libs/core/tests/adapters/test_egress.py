@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -168,3 +169,22 @@ def test_refusal_is_found_behind_other_errors():
     wrapped.__cause__ = OSError("middle", refusal)
     assert blocked_in(wrapped) is refusal
     assert blocked_in(RuntimeError("outer")) is None
+
+
+def test_many_silent_addresses_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = server.getsockname()[1]
+        for _ in range(4):
+            # Once its queue is full, nobody who knocks is answered.
+            filler = stack.enter_context(socket.socket())
+            filler.settimeout(0)
+            filler.connect_ex(("127.0.0.1", port))
+        address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: [address] * 40)
+        guard = EgressGuard(allow=[f"127.0.0.1:{port}"])
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            guard.create_connection("many.example", port, timeout=0.5)
+        # 20 s, if each had as long as one.
+        assert time.monotonic() - began < 5

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -93,19 +94,27 @@ class EgressGuard:
     def create_connection(self, host: str, port: int, *, timeout: float) -> socket.socket:
         """Connect to the first address of a name that is allowed and answers, without `install`.
 
+        Args:
+            host: name or address.
+            port: its port.
+            timeout: seconds for all of its addresses, of which each gets a fair share: a name may
+                have any number of them.
+
         Raises:
             BlockedAddressError: no address of the name is allowed.
             OSError: none of the allowed ones answers.
 
         """
         failure: OSError | None = None
-        for family, kind, proto, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        deadline = time.monotonic() + timeout
+        for number, (family, kind, proto, _, address) in enumerate(found):
+            left = (deadline - time.monotonic()) / (len(found) - number)
             candidate = socket.socket(family, kind, proto)
             try:
                 self.check(family, address)
-                candidate.settimeout(timeout)
+                # Never 0, which would mean not to wait at all.
+                candidate.settimeout(max(0.001, left))
                 candidate.connect(address)
             except OSError as exc:
                 candidate.close()
