@@ -139,3 +139,7 @@ def call(
                   stderr=result.stderr_tail)  # fmt: skip
         last = result.stderr_tail.strip().splitlines()[-1:] or [f"signal {result.signal}"]
         raise SluiceError(f"the media child crashed: {last[0]}")
+    if result.lines_dropped:
+        # Whatever it was, without it a site that has media would look like one that has none.
+        words = f"what the site says of the media is longer than {MAX_EVENT} bytes"
+        raise SluiceError(words, code="too_large")
