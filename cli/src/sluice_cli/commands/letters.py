@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -11,8 +12,6 @@ import click
 from sluice_cli.commands.many import chosen, one_by_one, work_off
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.table import print_json, print_rows
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @click.group("dead-letters", cls=ListingGroup)
@@ -47,35 +46,42 @@ def list_(
     print_rows(rows, head=("ID", "SINCE", "QUEUE", "JOB", "REASON"))
 
 
-def _filters(function: _F) -> _F:
-    """Options that choose many letters."""
-    for option in (
-        click.option("--all", "everything", is_flag=True, help="Every letter."),
-        click.option("--reason", help="All whose reason begins so, e.g. an error code."),
-        click.option("--job", "job_id", help="All of this job."),
-        click.option("--queue", help="All of this queue, or of this stage."),
-    ):
-        function = option(function)
-    return function
+def _some(function: Callable[..., None]) -> Callable[..., None]:
+    """Letters by id or by what they have: the command gets `letter_ids` and `filter_`."""
+
+    @click.argument("letter_ids", metavar="[ID]...", nargs=-1)
+    @click.option("--queue", help="All of this queue, or of this stage.")
+    @click.option("--job", "job_id", help="All of this job.")
+    @click.option("--reason", help="All whose reason begins so, e.g. an error code.")
+    @click.option("--all", "everything", is_flag=True, help="Every letter.")
+    @wraps(function)
+    def command(
+        *,
+        letter_ids: tuple[str, ...],
+        queue: str | None,
+        job_id: str | None,
+        reason: str | None,
+        everything: bool,
+        **rest: Any,
+    ) -> None:
+        asked = {"queue": queue, "job": job_id, "reason": reason}
+        filter_ = chosen(letter_ids, asked, everything=everything)
+        function(letter_ids=letter_ids, filter_=filter_, **rest)
+
+    return command
 
 
 @dead_letters.command()
-@click.argument("letter_ids", metavar="[ID]...", nargs=-1)
-@_filters
+@_some
 @server_options
 def requeue(
     *,
     letter_ids: tuple[str, ...],
-    queue: str | None,
-    job_id: str | None,
-    reason: str | None,
-    everything: bool,
+    filter_: dict[str, Any],
     server: str | None,
     api_key: str | None,
 ) -> None:
     """Do again what letters stand for; they are gone then."""
-    asked = {"queue": queue, "job": job_id, "reason": reason}
-    filter_ = chosen(letter_ids, asked, everything=everything)
     with connect(server, api_key) as api:
 
         def act(letter_id: str) -> str:
@@ -88,22 +94,16 @@ def requeue(
 
 
 @dead_letters.command()
-@click.argument("letter_ids", metavar="[ID]...", nargs=-1)
-@_filters
+@_some
 @server_options
 def drop(
     *,
     letter_ids: tuple[str, ...],
-    queue: str | None,
-    job_id: str | None,
-    reason: str | None,
-    everything: bool,
+    filter_: dict[str, Any],
     server: str | None,
     api_key: str | None,
 ) -> None:
     """Remove letters; their jobs stay as they are."""
-    asked = {"queue": queue, "job": job_id, "reason": reason}
-    filter_ = chosen(letter_ids, asked, everything=everything)
     with connect(server, api_key) as api:
 
         def act(letter_id: str) -> str:
