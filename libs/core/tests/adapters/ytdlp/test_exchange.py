@@ -73,6 +73,21 @@ def test_server_that_ignores_if_range_is_caught(file, answer):
     assert file.load().version == Version('"v2"', None, 10)
 
 
+def test_another_part_than_was_asked_for_is_not_put_behind_the_first(file):
+    file.note(version=KNOWN)
+    other = {"ETag": '"v1"', "Content-Range": "bytes 2-8/9"}
+    server = Server((206, other), (200, {"ETag": '"v1"', "Content-Length": "9"}))
+    assert ask(server, file, Range="bytes=4-").status == 200
+    assert server.asked[1] == {}
+
+
+def test_a_part_that_nobody_asked_for_is_not_the_whole(file):
+    with pytest.raises(SluiceError) as failure:
+        ask(Server((206, {"Content-Range": "bytes 5-8/9"})), file)
+    assert failure.value.code == "incomplete"
+    assert ask(Server((206, {"Content-Range": "bytes 0-8/9"})), file).status == 206
+
+
 def test_bytes_that_can_t_be_continued_are_gone_before_others_are_announced(file):
     file.begin("1")
     file.note(version=KNOWN)

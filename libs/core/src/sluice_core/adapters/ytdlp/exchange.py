@@ -26,6 +26,7 @@ _NOT_SATISFIABLE = 416
 _PARTIAL = 206
 
 _RANGE = re.compile(r"bytes=(?P<first>\d+)-(?P<last>\d*)")
+_PART = re.compile(r"\s*bytes\s+(?P<first>\d+)-", re.IGNORECASE)
 
 
 class StaleLinkError(SluiceError):
@@ -70,7 +71,10 @@ class Exchange:
                 raise
             exc.close()
             return self._start_again(request)
-        if response.status == _PARTIAL and not version.matches(Version.of(response.headers)):
+        fits = version.matches(Version.of(response.headers)) and _begins_at(
+            response, int(wanted["first"])
+        )
+        if response.status == _PARTIAL and not fits:
             response.close()
             return self._start_again(request)
         return response if response.status == _PARTIAL else self._note(response)
@@ -80,6 +84,9 @@ class Exchange:
         return self._note(self._ask(_without_range(request)))
 
     def _note(self, response: Any) -> Any:
+        if response.status == _PARTIAL and not _begins_at(response, 0):
+            response.close()
+            raise SluiceError("the site sent another part than was asked for", code="incomplete")
         self._file.begin_again(version=Version.of(response.headers))
         return response
 
@@ -98,6 +105,12 @@ class Exchange:
             if blocked_in(exc):
                 raise SluiceError(code="blocked_address") from exc
             raise
+
+
+def _begins_at(response: Any, first: int) -> bool:
+    """Whether a part begins there, as far as the site says."""
+    said = _PART.match(response.headers.get("Content-Range") or "")
+    return said is None or int(said["first"]) == first
 
 
 def _without_range(request: Any) -> Any:
