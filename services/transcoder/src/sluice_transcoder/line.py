@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 
 #: Seconds between looks at what others have done, and between words of how far one is.
 LOOK_EVERY = 1.0
+#: Seconds, as the scheduler's.
+PATIENCE = 15.0
 #: So many times the seconds after which an ffmpeg is stalled: whoever got no picture further by
 #: then, although he lives, is waited for no longer.
 PATIENCES = 2
@@ -75,9 +77,15 @@ class SharedLine(Line):
 
     While the database is away it goes on by itself, with what nobody was at when it was last seen.
     What is then encoded twice is worth as much once.
+
+    Args:
+        run: the job's own.
+        helpers: slots that may help at once.
+        patience: seconds that the beat of whoever holds a segment may stand still.
+
     """
 
-    def __init__(self, run: Run, *, helpers: int) -> None:
+    def __init__(self, run: Run, *, helpers: int, patience: float = PATIENCE) -> None:
         super().__init__()
         self._run = run
         self._helpers = helpers
@@ -85,7 +93,7 @@ class SharedLine(Line):
         self._mark = ""
         self._rows: dict[int, segments.Shared] = {}
         self._looked_at = 0.0
-        self._beats = BeatWatch()
+        self._beats = BeatWatch(patience=patience)
         self._pictures = BeatWatch(patience=PATIENCES * run.deps.limits.stall_timeout)
         #: (number, holder) of those that are waited for no longer.
         self._lost: set[tuple[int, str | None]] = set()
