@@ -204,6 +204,23 @@ def test_a_download_goes_on_with_what_is_kept_by_then(system, world):
 
 
 @pytest.mark.usefixtures("no_sites")
+def test_a_killed_download_goes_on_with_them(system, world):
+    add_both(system)
+    path = "/members/clips/9/nine.mp4"
+    world.control(path, throttle=400_000)
+    link = world.url(f"{path}?bytes=6000000&mark={next(numbers)}")
+    job = system.submit(link, preset="original")
+    until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 1_000_000, timeout=60)
+    system.kill("downloader")
+    world.control(path)
+    [ended] = system.wait([job["id"]], timeout=120)
+    assert ended["status"] == "SUCCESS", ended["error"]
+    resumed = [e for e in world.stats(path).exchanges if e.range and e.range != "bytes=0-"]
+    assert resumed, "it began anew"
+    assert {e.cookie for e in resumed} == {f"member={MEMBER}"}
+
+
+@pytest.mark.usefixtures("no_sites")
 def test_another_host_is_shown_nothing(system, world):
     add_both(system)
     world.reset()
