@@ -55,6 +55,20 @@ def test_a_failed_job_is_code_message_help_and_exit_1(sluice: Cli, world: World)
     assert err[-1] == "sluice: film.mp4: gone: it is gone. Look."
 
 
+def test_a_file_with_gaps_is_saved_and_what_is_missing_is_told(sluice: Cli, world: World) -> None:
+    world.succeeds(LINK, "Film.mp4", CONTENT)
+    words = "3 of 800 fragments are missing: 1:20-1:32"
+    error = {"code": "incomplete", "message": words, "help": "Look."}
+    world.scripts[LINK][-1] |= {"status": "PARTIAL", "step": "done in part", "error": error}
+    code, out, err = sluice("get", "--allow-gaps", LINK)
+    assert (code, out) == (1, ["downloads/Film.mp4"])
+    assert err[-1] == f"sluice: film.mp4: incomplete: {words}. Look."
+    [job] = world.jobs.values()
+    assert job["allow_gaps"] is True
+    sluice("get", LINK)
+    assert "allow_gaps" not in list(world.jobs.values())[-1]
+
+
 def test_a_refused_link_is_exit_2_and_stops_no_other(sluice: Cli, world: World) -> None:
     world.refuse["file:///x"] = (400, "unsupported_url")
     world.succeeds(LINK, "Film.mp4", CONTENT)

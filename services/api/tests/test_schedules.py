@@ -165,6 +165,16 @@ def test_a_subscription_is_due_at_once_and_hourly(client, deps):
     assert counts == {}
 
 
+def test_what_fires_keeps_what_it_was_told_of_gaps(client, deps):
+    made = [
+        post(client, {**FEED, "allow_gaps": True}, "subscriptions").get_json(),
+        post(client, {"name": "n", "every_seconds": 60, "job": {**JOB, "allow_gaps": True}}),
+    ]
+    ids = [made[0]["id"], made[1].get_json()["id"]]
+    found = [deps.database.read(lambda c, one=one: schedules.get(c, one)) for one in ids]
+    assert [schedule.request.allow_gaps for schedule in found] == [True, True]
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"url": "ftp://a.example/"}, {**FEED, "preset": "x"}, {**FEED, "cron": "x"}]
 )

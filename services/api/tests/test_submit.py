@@ -248,6 +248,24 @@ def test_jobs_of_the_store_are_whole(engine: sa.Engine, client: FlaskClient) -> 
     assert (stored.request.items, stored.request.subtitles) == ("1-3,7", ("en", "de"))
 
 
+def test_gaps_are_allowed_where_that_is_asked_for(engine: sa.Engine, client: FlaskClient) -> None:
+    strict = submit(client).get_json()
+    lenient = submit(client, allow_gaps=True).get_json()
+    # Another request: what one accepts the other refuses.
+    assert strict["id"] != lenient["id"]
+    assert submit(client, allow_gaps=True).get_json()["id"] == lenient["id"]
+    lines = [{"url": f"{LINK}2", "allow_gaps": True}, {"url": f"{LINK}3"}]
+    batch = client.post("/v1/jobs:batch", json={"jobs": lines}).get_json()["results"]
+    ids = [strict["id"], lenient["id"], *(line["id"] for line in batch)]
+    with read(engine) as connection:
+        stored = job_store.get_many(connection, ids)
+    assert [stored[job_id].request.allow_gaps for job_id in ids] == [False, True, True, False]
+    assert submit(client, allow_gaps="yes").status_code == 422
+    schema = client.get("/openapi.json").get_json()["components"]["schemas"]
+    assert schema["JobRequest"]["properties"]["allow_gaps"]["default"] is False
+    assert "gaps" in schema["JobModel"]["required"]
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_full_disk_is_told_as_such(make_app: MakeApp) -> None:
     def fill(connection: sqlite3.Connection, _record: object) -> None:

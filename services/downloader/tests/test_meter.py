@@ -33,7 +33,7 @@ def test_an_estimate_that_was_too_small_never_shows_more_than_all():
 def test_what_came_from_an_earlier_run_counts():
     meter = Meter([100])
     meter.resumed(60)
-    assert meter.position == (0, 60)
+    assert meter.position == (0, 60, 0)
     assert meter.read(report(70, 100)).percent == 70.0
 
 

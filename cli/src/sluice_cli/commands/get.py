@@ -50,6 +50,7 @@ class Order:
 @click.argument("links", nargs=-1, metavar="[LINK]...")
 @click.option("--preset", help="What to make of it, e.g. 1080p or audio-m4a.")
 @click.option("--priority", type=click.Choice(LANES), help="Lane of the queues.")
+@click.option("--allow-gaps", is_flag=True, help="Keep media of which parts are missing for good.")
 @click.option(
     *("--subtitles", "languages"),
     multiple=True,
@@ -80,6 +81,7 @@ def get(
     languages: tuple[str, ...],
     playlist: str | None,
     items: str | None,
+    allow_gaps: bool,
     out: Path,
     server: str | None,
     api_key: str | None,
@@ -97,6 +99,7 @@ def get(
         "subtitles": languages,
         "playlist": playlist,
         "items": items,
+        "allow_gaps": allow_gaps,
     }
     order = Order(links, fields, out, as_json, wait=not no_wait)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -60,6 +60,7 @@ def show(schedule_id: str, server: str | None, api_key: str | None, *, as_json: 
 @click.option("--timezone", help="Zone of the cron expression, e.g. Europe/Berlin.")
 @click.option("--every", type=click.FloatRange(min=1), help="Seconds, instead of cron.")
 @click.option("--preset", default="best", show_default=True)
+@click.option("--allow-gaps", is_flag=True, help="As of `sluice get`.")
 @click.option("--subscribe", is_flag=True, help="Only what is new in the list becomes jobs.")
 @click.option("--backfill", is_flag=True, help="With --subscribe: what is there now too.")
 @server_options
@@ -71,6 +72,7 @@ def add(
     timezone: str | None,
     every: float | None,
     preset: str,
+    allow_gaps: bool,
     subscribe: bool,
     backfill: bool,
     server: str | None,
@@ -80,7 +82,8 @@ def add(
     when = {"cron": cron, "timezone": timezone, "every_seconds": every}
     body: dict[str, Any] = {k: v for k, v in when.items() if v is not None}
     body["name"] = name
-    job = {"url": url, "preset": preset}
+    job: dict[str, Any] = {"url": url, "preset": preset}
+    job |= {"allow_gaps": True} if allow_gaps else {}
     body |= {**job, "backfill": backfill} if subscribe else {"job": job}
     with connect(server, api_key) as api:
         made = api.post(f"v1/{'subscriptions' if subscribe else 'schedules'}", body)

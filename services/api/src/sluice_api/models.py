@@ -98,6 +98,11 @@ class JobRequest(StrictModel):
     subtitles: list[Language] = Field(
         default_factory=list, max_length=32, description="Languages of subtitles to keep."
     )
+    allow_gaps: bool = Field(
+        default=False,
+        description="Keep the media when parts of it are missing for good: the job then ends"
+        " PARTIAL and names them in `gaps`. By default it fails.",
+    )
     not_before: Moment | None = Field(None, description="Nothing starts before this time.")
     callback_url: Text | None = Field(None, max_length=MAX_URL, description="Told of the end.")
     force: bool = Field(
@@ -116,6 +121,7 @@ class JobRequest(StrictModel):
             playlist=self.playlist,
             items=self.items,
             subtitles=tuple(self.subtitles),
+            allow_gaps=self.allow_gaps,
             not_before=self.not_before,
             callback_url=callback_url,
             metadata=self.metadata,
@@ -205,6 +211,28 @@ class JobErrorModel(BaseModel):
     help: str
 
 
+class SpanModel(BaseModel):
+    """Neighbours that are missing: fragments from 1, bytes from 0; null where it is not known."""
+
+    first: int | None
+    last: int | None
+    start: float | None = Field(description="Seconds from the beginning.")
+    end: float | None
+
+
+class GapModel(BaseModel):
+    """What a PARTIAL job is kept without, of one stream; all of it where `unit` is null."""
+
+    kind: Literal["muxed", "video", "audio", "subtitle"]
+    stream: str = Field(description="The site's name of the format; of subtitles the language.")
+    code: str = Field(description="Why, as in errors.")
+    unit: Literal["fragments", "bytes"] | None = Field(description="What is counted.")
+    missing: int | None
+    total: int | None = Field(description="With those that are there.")
+    seconds: float | None = Field(description="Of all that is missing.")
+    spans: list[SpanModel] = Field(description="In order, the first 50; `missing` counts all.")
+
+
 class FileModel(BaseModel):
     name: str
     kind: Literal["video", "audio", "image", "playlist", "subtitle", "other"]
@@ -242,6 +270,7 @@ class JobModel(BaseModel):
     parent_id: str | None
     children: ChildrenModel
     error: JobErrorModel | None
+    gaps: list[GapModel]
     files: list[FileModel]
     metadata: dict[str, Any]
     created_at: datetime

@@ -70,6 +70,7 @@ class _EntryRequest(StrictModel):
     priority: Priority = Field("default", description="Entries go to bulk by default.")
     items: Items | None = Field(None, description="Places of the list to look at.")
     subtitles: list[Language] = Field(default_factory=list, max_length=32)
+    allow_gaps: bool = Field(default=False, description="As of a job.")
 
 
 class SubscriptionRequest(TriggerRequest, _EntryRequest):
@@ -83,7 +84,7 @@ class SubscriptionRequest(TriggerRequest, _EntryRequest):
 
     def job_request(self) -> JobRequest:
         """The request of a check, and of what it finds."""
-        names = ("url", "preset", "priority", "items", "subtitles")
+        names = ("url", "preset", "priority", "items", "subtitles", "allow_gaps")
         return JobRequest(**{name: getattr(self, name) for name in names})
 
 

@@ -21,15 +21,16 @@ class Meter:
         self._done = [0] * len(sizes)
         self._told = [False] * len(sizes)
         self._current = 0
+        self._left_out = 0
         #: Bytes that arrived.
         self.fetched = 0
         #: Bytes that were here once and had to come again.
         self.refetched = 0
 
     @property
-    def position(self) -> tuple[int, int]:
-        """Changes whenever bytes arrive."""
-        return self._current, sum(self._done)
+    def position(self) -> tuple[int, int, int]:
+        """Changes whenever bytes arrive, or are known not to come."""
+        return self._current, sum(self._done), self._left_out
 
     @property
     def size_was_told(self) -> bool:
@@ -43,6 +44,10 @@ class Meter:
     def resumed(self, size: int) -> None:
         """So many bytes of the track are here from an earlier run."""
         self._set(size)
+
+    def left_out(self, fragments: int) -> None:
+        """So many fragments of the track are missing for good."""
+        self._left_out = fragments
 
     def finished(self, size: int) -> Progress:
         """The track is whole, and has so many bytes, whatever was said of it before."""

@@ -12,9 +12,9 @@ from typing import Any
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from sluice_core.adapters.layout import read_layout
 from sluice_core.adapters.ytdlp.resume import PartialFile
-from sluice_core.domain.errors import ErrorClass, SluiceError
+from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.gaps import Gap
 from sluice_core.domain.job import Job, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
@@ -26,6 +26,7 @@ from sluice_core.runtime.disk import Disk, Room, open_disk
 from sluice_core.runtime.run import Advance, Run
 from sluice_core.runtime.stage import Handler
 from sluice_downloader import partial
+from sluice_downloader.gaps import Earlier, bring_gapped, earlier_of, gap_of
 from sluice_downloader.meter import Meter
 
 log = structlog.get_logger(__name__)
@@ -61,14 +62,23 @@ def handle(run: Run, *, server: ForkServer, disk: Disk) -> Advance:
     info = read_info(run, plan)
     meter = Meter([track.bytes for track in plan.tracks])
     run.traffic = lambda: (meter.fetched, meter.refetched)
+    earlier = earlier_of(plan)
     sources = []
     try:
         with disk.room(run.scratch, whole=sum(track.bytes or 0 for track in plan.tracks)) as room:
             for number, track in enumerate(plan.tracks):
                 meter.begin(number)
-                info = fetch(run, info, track, server=server, meter=meter, room=room)
-                sources.append(keep(run, track))
-            sources += fetch_subtitles(run, info, server=server)
+                known = earlier.get((track.kind, track.format_id))
+                if known is not None and known.whole:
+                    meter.resumed(known.bytes)
+                    meter.finished(known.bytes)
+                    sources.append(known)
+                    continue
+                info, gap = fetch(
+                    run, info, track, server=server, meter=meter, room=room, earlier=known
+                )
+                sources.append(keep(run, track, gap))
+            sources += fetch_subtitles(run, info, server=server, earlier=earlier)
     finally:
         # In the line that tells how the run ended.
         bind_contextvars(refetched_bytes=meter.refetched)
@@ -110,23 +120,28 @@ def fetch(
     server: ForkServer,
     meter: Meter,
     room: Room,
-) -> dict[str, Any]:
+    earlier: Source | None = None,
+) -> tuple[dict[str, Any], Gap | None]:
     """Bring one track into the scratch folder.
 
     Returns:
-        the description for the tracks that follow: a fresh one when the stored links were refused.
+        the description for the tracks that follow, a fresh one when the stored links were refused;
+        and what is missing of the track, where that is allowed.
     """
     path = local_path(run, track)
+    file = PartialFile(path)
+    newest = info
     with partial.kept(run, path) as note:
-        if path.exists():
+        bring_gapped(run, file, earlier)
+        if path.exists() and file.gaps() is None:
             # Whole: it gets this name last. An earlier run fetched it and ended before it said so.
             meter.resumed(path.stat().st_size)
-            newest = info
         else:
-            meter.resumed(PartialFile(path).part_size())
+            meter.resumed(file.part_size())
             newest = transfer(run, info, track, server=server, meter=meter, room=room, note=note)
-        refuse_cut_file(path, promised=meter.size_was_told)
-    return newest
+        allowed = run.job.request.allow_gaps
+        gap = gap_of(path, track, allowed=allowed, promised=meter.size_was_told)
+    return newest, gap
 
 
 def transfer(
@@ -169,6 +184,8 @@ def transfer(
             report(meter.read(event))
         elif kind == "start":
             meter.resumed(event["bytes"])
+        elif kind == "missing":
+            meter.left_out(event["fragments"])
         elif kind == "reextracted":
             newest = event["info"]
         elif kind == "done":
@@ -177,7 +194,10 @@ def transfer(
     media_child.call(
         run,
         server,
-        fetch_request(run, info, track, local_path(run, track)),
+        {
+            **fetch_request(run, info, track, local_path(run, track)),
+            "allow_gaps": run.job.request.allow_gaps,
+        },
         on_event=on_event,
         marker=lambda: meter.position,
     )
@@ -199,7 +219,9 @@ def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -
     }
 
 
-def fetch_subtitles(run: Run, info: dict[str, Any], *, server: ForkServer) -> list[Source]:
+def fetch_subtitles(
+    run: Run, info: dict[str, Any], *, server: ForkServer, earlier: Earlier
+) -> list[Source]:
     """Fetch the subtitles that were asked for and that the site has.
 
     One that can't be fetched is named, as are those beyond `MAX_SUBTITLES`, and fails nobody.
@@ -208,6 +230,10 @@ def fetch_subtitles(run: Run, info: dict[str, Any], *, server: ForkServer) -> li
     sources = []
     for language, fmt in offered[:MAX_SUBTITLES]:
         track = Track(str(language), SUBTITLE, str(fmt.get("ext") or "txt"))
+        known = earlier.get((SUBTITLE, track.format_id))
+        if known is not None and known.whole:
+            sources.append(known)
+            continue
         path = local_path(run, track)
         try:
             if not path.exists():
@@ -232,31 +258,19 @@ def in_short(languages: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def refuse_cut_file(path: Path, *, promised: bool) -> None:
-    """Refuse a file whose own structure says that its end is missing.
-
-    Args:
-        promised: the site named its size, and that many bytes came: asking again is of no use.
-
-    Raises:
-        SluiceError: `incomplete`; the file is gone, so that another try begins anew.
-    """
-    if read_layout(path).complete:
-        return
-    path.unlink()
-    raise SluiceError(
-        "the end of the media is missing",
-        code="incomplete",
-        error_class=ErrorClass.PERMANENT if promised else None,
-    )
-
-
-def keep(run: Run, track: Track) -> Source:
+def keep(run: Run, track: Track, gap: Gap | None = None) -> Source:
     """Put a fetched track into storage, under a key of this run."""
     path = local_path(run, track)
-    key = work_key(run.id, path.name)
+    key, gaps_key = work_key(run.id, path.name), ""
+    notes = PartialFile(path).gaps_file
+    if gap is not None and notes.exists():
+        # First: without its note a file counts as whole.
+        gaps_key = work_key(run.id, notes.name)
+        run.deps.storage.put(gaps_key, notes)
     run.deps.storage.put(key, path)
     return Source(
+        gap=gap,
+        gaps_key=gaps_key,
         format_id=track.format_id,
         kind=track.kind,
         key=key,

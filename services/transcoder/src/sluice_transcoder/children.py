@@ -57,6 +57,7 @@ class Workplace:
         on_start: process group and start time of each child, for `is_alive`.
         lost_child: what to raise for a child that somebody else ended.
         limits: memory and file size.
+        ends_early: a source without its end is known to be one, and no failure.
 
     """
 
@@ -68,6 +69,7 @@ class Workplace:
     on_start: Callable[[int, int], None] = lambda _pid, _start_time: None
     lost_child: Callable[[ChildResult], Exception] = lambda result: ChildLostError(result.how)
     limits: Limits = field(default_factory=lambda: Limits(memory=MEMORY))
+    ends_early: bool = False
 
     def spec(self, argv: Sequence[str]) -> ExecSpec:
         """The child of one command."""
@@ -115,10 +117,13 @@ def probe(path: Path, *, ffprobe: Path, place: Workplace) -> Probe:
     return parse_probe(answer.text(), size=size, layout=layout)
 
 
-def last_time(path: Path, found: Probe, *, ffprobe: Path, place: Workplace) -> float:
+def last_time(
+    path: Path, found: Probe, *, ffprobe: Path, place: Workplace, whole: bool = False
+) -> float:
     """When the last packet starts that can be read, in seconds; 0 when there is none.
 
-    Cheap where the container can be searched; else as dear as reading the file once.
+    Cheap where the container can be searched; else as dear as reading the file once, as with
+    `whole`, for a file that ends anywhere.
 
     Raises:
         SluiceError: as `probe`.
@@ -132,7 +137,7 @@ def last_time(path: Path, found: Probe, *, ffprobe: Path, place: Workplace) -> f
         with suppress(ValueError):
             latest[0] = max(latest[0], float(line.strip(", ")))
 
-    start = max(0.0, (found.duration or 0.0) - TAIL_SECONDS)
+    start = 0.0 if whole else max(0.0, (found.duration or 0.0) - TAIL_SECONDS)
     read_through(tail_command(ffprobe, path, start=start), on_line=on_line, place=place)
     return latest[0] - (found.start_time or 0.0)
 
@@ -194,7 +199,7 @@ def convert(
     _raise_for_stop(result, place)
     if not result.ok:
         raise _error(result)
-    if is_cut_short(result.stderr_tail):
+    if is_cut_short(result.stderr_tail) and not place.ends_early:
         raise SluiceError("the media ends too early", code="incomplete")
 
 

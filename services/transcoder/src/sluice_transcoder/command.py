@@ -52,14 +52,32 @@ def command_of(
         str(ffmpeg),
         *("-hide_banner", "-nostdin", "-y", "-v", "error"),
         *("-nostats", "-progress", "pipe:1", "-filter_threads", str(threads)),
+        *gap_words(plan.longest_gap),
         *inputs,
         *_video(plan),
-        *(word for number, track in enumerate(plan.audio) for word in _audio(number, track)),
+        *(
+            word
+            for number, track in enumerate(plan.audio)
+            for word in _audio(number, track, gap=plan.longest_gap)
+        ),
         *limit,
         *extra,
         *_muxer(plan),
         file_url(output),
     ]
+
+
+def gap_words(longest: float) -> list[str]:
+    """Options in front of all inputs that leave a gap of so many seconds a gap.
+
+    From a jump of 10 s on ffmpeg takes it for a clock that was set anew, and closes it: of one of
+    two sources, that would move the pictures against the sound.
+    """
+    return ["-dts_delta_threshold", f"{longest + 10:.3f}"] if longest else []
+
+
+#: Silence where sound is missing: else what follows would come too early.
+SILENCE = "aresample=async=1"
 
 
 def _video(plan: Plan) -> list[str]:
@@ -94,12 +112,13 @@ _SPEED_OPTIONS: Mapping[str, Callable[[VideoEncode], Sequence[str]]] = MappingPr
 )
 
 
-def _audio(number: int, track: AudioPlan) -> list[str]:
+def _audio(number: int, track: AudioPlan, *, gap: float) -> list[str]:
     words = ["-map", f"{track.source}:{track.stream}"]
     if track.encode is None:
         return [*words, f"-c:a:{number}", "copy"]
     words += [f"-c:a:{number}", track.encode.encoder]
     words += [f"-b:a:{number}", f"{track.encode.bitrate}k"]
+    words += [f"-filter:a:{number}", SILENCE] if gap else []
     return words if track.channels is None else [*words, f"-ac:a:{number}", str(track.channels)]
 
 

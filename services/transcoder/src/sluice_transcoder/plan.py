@@ -73,6 +73,8 @@ class Plan:
     duration: float | None
     #: Video and sound: what people will call the result.
     kind: str
+    #: Seconds of the longest gap that is named of a source.
+    longest_gap: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,12 @@ def make_plan(probes: Sequence[Probe], preset: Preset, *, tone_map: ToneMap = To
         audio=audio_plans,
         duration=duration_of([*([video] if video else []), *audio]),
         kind="video" if video else "audio",
+        longest_gap=longest_gap(probes),
     )
+
+
+def longest_gap(probes: Sequence[Probe]) -> float:
+    return max((probe.longest_gap for probe in probes), default=0.0)
 
 
 def best_video(probes: Sequence[Probe]) -> Found | None:
@@ -269,6 +276,9 @@ def _may_keep(
     probe = probes[0]
     if preset.kind is PresetKind.AS_SERVED:
         return True
+    if probe.ends_early:
+        # Its header promises more than players find.
+        return False
     if probe.container.name != container.name or bool(probe.videos) != has_video:
         return False
     layout = probe.layout

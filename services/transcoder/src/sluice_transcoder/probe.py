@@ -96,6 +96,10 @@ class Probe:
     streams: tuple[Stream, ...]
     duration: float | None = None
     start_time: float | None = None
+    #: Seconds of the longest gap that is named, see `gaps`.
+    longest_gap: float = 0.0
+    #: Its last bytes are missing, and that is named.
+    ends_early: bool = False
 
     @property
     def videos(self) -> tuple[Stream, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sluice_core.domain.gaps import Gap
 from sluice_core.domain.job import Artifact
 from sluice_core.domain.names import file_name
 from sluice_core.domain.paths import final_key
@@ -47,7 +48,6 @@ def _store_one(run: Run, source: Source, taken: set[str]) -> Artifact:
     )
 
 
-def gaps(sources: Sequence[Source]) -> str:
-    """Words for those that could not be fetched; empty when there are none."""
-    words = [f"{source.format_id} ({source.missing})" for source in sources if source.missing]
-    return f"subtitles are missing: {', '.join(words)}" if words else ""
+def gaps(sources: Sequence[Source]) -> list[Gap]:
+    """Those that could not be fetched."""
+    return [Gap(SUBTITLE, s.format_id, s.missing) for s in sources if s.missing]

@@ -6,12 +6,14 @@ import errno
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import EndReason, error_for
 from sluice_transcoder.children import Workplace, convert, last_time, probe
 from sluice_transcoder.command import build_command
+from sluice_transcoder.gaps import Lacking
 from sluice_transcoder.plan import Action, Plan, make_plan
 from sluice_transcoder.progress import EncodeProgress, ProgressReader
 from sluice_transcoder.segments import Job, encode_in_segments
@@ -100,6 +102,7 @@ def transcode(
     threads: int,
     place: Workplace,
     cutting: Cutting | None = None,
+    lacking: Sequence[Lacking] = (),
     on_plan: Callable[[Plan], None] = lambda _plan: None,
     on_progress: Callable[[EncodeProgress], None] = lambda _progress: None,
 ) -> Result:
@@ -116,6 +119,7 @@ def transcode(
         threads: at most so many for each part of ffmpeg.
         place: where children run and how they are stopped.
         cutting: how a long encode is cut; None never cuts.
+        lacking: what is missing of each source, where that is named.
         on_plan: called before anything is written; may raise.
         on_progress: called about twice a second while ffmpeg runs.
 
@@ -126,7 +130,7 @@ def transcode(
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
 
     """
-    probes = probe_sources(sources, tools, place)
+    probes = probe_sources(sources, tools, place, lacking)
     plan = make_plan(probes, preset, tone_map=tools.tone_map)
     on_plan(plan)
     share = 1.0
@@ -152,9 +156,14 @@ def transcode(
     return replace(_result(out_dir / name, result, plan), share=share)
 
 
-def probe_sources(sources: Sequence[Path], tools: Tools, place: Workplace) -> list[Probe]:
+def probe_sources(
+    sources: Sequence[Path], tools: Tools, place: Workplace, lacking: Sequence[Lacking] = ()
+) -> list[Probe]:
     """What is in them; raises as `children.probe`, and `check_source` for one that is not whole."""
-    probes = [probe(source, ffprobe=tools.ffprobe, place=place) for source in sources]
+    probes = [
+        lack.seen(probe(source, ffprobe=tools.ffprobe, place=place))
+        for source, lack in zip(sources, lacking or repeat(Lacking()), strict=False)
+    ]
     for found in probes:
         check_source(found)
     return probes

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from sluice_core.runtime.disk import Disk, Room, open_disk
 from sluice_core.runtime.helping import Helped
 from sluice_core.runtime.pieces import owner
 from sluice_core.runtime.run import Finished, Run
-from sluice_transcoder import subtitles
+from sluice_transcoder import gaps, subtitles
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.digest import sha256_of
 from sluice_transcoder.hls.ladder import LadderPlan
@@ -91,6 +91,11 @@ def handle(run: Run, *, shop: Shop) -> Finished:
         watch = _Watch(run, room, size)
         began = time.monotonic()
         cutting = cutting_of(run, sources, watch)
+        place = _place(run, shop, run.stop)
+        lacking = [
+            gaps.look(path, source.gap, tools=shop.tools, place=place)
+            for path, source in zip(paths, sources, strict=True)
+        ]
         make = package if preset.ladder else partial(transcode, cutting=cutting)
         result: Result | Package = make(
             paths,
@@ -98,7 +103,8 @@ def handle(run: Run, *, shop: Shop) -> Finished:
             run.scratch,
             tools=shop.tools,
             threads=shop.threads,
-            place=_place(run, shop, run.stop),
+            place=replace(place, ends_early=any(source.ends_early for source in lacking)),
+            lacking=lacking,
             on_plan=watch.begin,
             on_progress=watch.progress,
         )
@@ -110,7 +116,7 @@ def handle(run: Run, *, shop: Shop) -> Finished:
     return Finished(
         [*artifacts, *subtitles.store(run, beside)],
         fields={"duration": result.duration or job.duration},
-        gaps=subtitles.gaps(beside),
+        gaps=[*gaps.named(lacking), *subtitles.gaps(beside)],
     )
 
 
@@ -120,6 +126,9 @@ def help_with(run: Run, *, shop: Shop) -> bool:
     if preset is None or preset.ladder:
         return False
     sources = [source for source in sources_of(run.job) if source.kind != SUBTITLE]
+    if any(source.gap for source in sources):
+        # What it promises is for its own run to find out.
+        return False
     with _brought(run, sources, shop.disk, stored=0) as (room, paths):
         turns = Turns(run, on_progress=lambda size: room.written(done=size, whole=None))
         place = _place(run, shop, turns.stop)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice_core.domain.errors import CODES
+from sluice_core.domain.gaps import Gap
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.domain.states import Status, WaitingFor
 
@@ -53,6 +54,8 @@ class Request:
     #: Entry numbers to take, yt-dlp's syntax ("1-3,7"); None takes all.
     items: str | None = None
     subtitles: tuple[str, ...] = ()
+    #: Keep the media when parts of it are missing for good: PARTIAL, with the gaps named.
+    allow_gaps: bool = False
     #: Unix seconds before which nothing starts.
     not_before: float | None = None
     callback_url: str | None = None
@@ -99,6 +102,8 @@ class Job:
     #: What the downloader fetched: see `sluice_core.domain.plan`.
     sources: list[dict[str, Any]] | None = None
     error: JobError | None = None
+    #: What it is kept without, once it is PARTIAL.
+    gaps: tuple[Gap, ...] = ()
     finished_at: float | None = None
     expires_at: float | None = None
     traceparent: str | None = None

@@ -59,6 +59,7 @@ def job_view(
         "parent_id": job.parent_id,
         "children": members(counts),
         "error": _error_view(job),
+        "gaps": [gap.to_json() for gap in job.gaps],
         "files": [file_view(job.id, f) for f in files],
         "metadata": job.request.metadata,
         "created_at": timestamp(job.created_at),

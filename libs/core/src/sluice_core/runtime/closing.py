@@ -43,6 +43,7 @@ def done(run: Run, outcome: Outcome) -> Ending:
             files=outcome.files,
             fields=outcome.fields,
             gaps=outcome.gaps,
+            sweep_at=now + run.deps.settings.jobs.retention_partial,
             expires_at=now + run.deps.settings.jobs.retention_files,
             now=now,
         )

@@ -19,6 +19,7 @@ from sluice_core.domain.errors import (
     ChildLostError,
     StoreAwayError,
 )
+from sluice_core.domain.gaps import Gap
 from sluice_core.domain.job import Artifact, Job, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.limits import time_limits
@@ -55,8 +56,8 @@ class Finished:
 
     files: Sequence[Artifact]
     fields: Mapping[str, Any] = field(default_factory=dict)
-    #: What the media is kept without, in words; empty when nothing is missing.
-    gaps: str = ""
+    #: What the media is kept without.
+    gaps: Sequence[Gap] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ Made while served:
 - `/named/<any name>` one small MP4 under any name (`named_path(name)` quotes it; see `NAMES`)
 - `/broken/truncated.mp4` (index lost), `cut.mp4` (index there, half the data), `empty.mp4`
   (0 bytes), `html.mp4` (a page under a video type)
+- `/broken/hls/master.m3u8`, `/broken/dash/manifest.mpd` as `/hls/ts/` and `/dash/`, but for the
+  third second of each rendition, which is missing
 
 Pages (`title=` sets the title, `media=` the link shown, `with=` a query added to media links):
 
@@ -67,6 +69,8 @@ the query wins. Sizes are bytes of the response's body, times are seconds:
 - `stall=N` silence after N bytes; `reset=N` RST after them; `short=N` closes after them although
   Content-Length says more. Each counts within one response, so a resumed download moves on, and
   nothing happens to a body that is no longer than N
+- `ends=N` closes where N bytes of the whole are out, whichever part of it is asked for; below 1 it
+  is a share
 - `length=chunked`, `length=close` no Content-Length, `length=wrong` one that is no number;
   `ranges=no` answers a Range with 200
 - `change=N` other content (ETag, size, bytes) under the address from the N-th request on

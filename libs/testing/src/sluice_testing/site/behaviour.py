@@ -35,6 +35,9 @@ class Behaviour:
     reset: int | None = None
     #: Close after so many bytes although Content-Length says more.
     short: int | None = None
+    #: Close where so many bytes of the whole body are out, whatever part of it is asked for; below
+    #: 1 it is a share.
+    ends: float | None = None
     #: "exact" (Content-Length), "chunked" or "close" (delimited by the end of the connection);
     #: "wrong" as that, beside a Content-Length that is no number.
     length: str = "exact"
@@ -81,6 +84,7 @@ class Behaviour:
             stall=number("stall"),
             reset=number("reset"),
             short=number("short"),
+            ends=float(params["ends"]) if "ends" in params else None,
             length=length,
             ranges=params.get("ranges", "yes") not in {"no", "0", "false"},
             change=number("change"),
@@ -105,9 +109,12 @@ class Behaviour:
             return Behaviour()
         return self
 
-    def cut(self) -> int | None:
-        """Body bytes after which something goes wrong."""
+    def cut(self, *, start: int = 0, size: int | None = None) -> int | None:
+        """Bytes after which something goes wrong, of a body of `size` sent from `start` on."""
         cuts = [cut for cut in (self.stall, self.reset, self.short) if cut is not None]
+        if self.ends is not None:
+            share = self.ends < 1 and size is not None
+            cuts.append(max(0, int(self.ends * size if share and size else self.ends) - start))
         return min(cuts, default=None)
 
 

@@ -105,6 +105,9 @@ def _broken() -> tuple[Sample, ...]:
     return (
         Sample("truncated", "/broken/truncated.mp4", wrong("incomplete")),
         Sample("cut", "/broken/cut.mp4", wrong("incomplete")),
+        Sample("short", "/mp4/plain.mp4?ends=0.7", wrong("incomplete")),
+        Sample("hls-hole", "/broken/hls/master.m3u8", wrong("incomplete")),
+        Sample("dash-hole", "/broken/dash/manifest.mpd", wrong("incomplete")),
         Sample("empty", "/broken/empty.mp4", wrong("bad_media")),
         Sample("html-as-video", "/broken/html.mp4", wrong("bad_media")),
         Sample("no-media", "/pages/text", wrong("no_media", 0)),

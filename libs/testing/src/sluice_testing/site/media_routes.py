@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from http import HTTPStatus
@@ -13,8 +14,6 @@ from .bodies import BytesBody
 from .reply import HLS, NoSuchPathError, media_reply, status_reply, text_reply
 
 if TYPE_CHECKING:
-    import re
-
     from .reply import Asked, Reply, Sources
 
 _CLIP_PADDING = 1024
@@ -62,6 +61,14 @@ def broken(site: Sources, asked: Asked, match: re.Match[str]) -> Reply:
     # The index of the one lies at its end and is lost; that of the other survives the cut.
     whole = site.file("/mp4/late-index.mp4" if match[1] == "truncated" else "/mp4/small.mp4")
     return media_reply(replace(whole, limit=whole.size // 2), asked.path)
+
+
+def with_hole(site: Sources, asked: Asked, match: re.Match[str]) -> Reply:
+    """A folder of segments of one second, without the third ones."""
+    folder, name = {"hls": "/hls/ts/", "dash": "/dash/"}[match[1]], match[2]
+    if re.fullmatch(r"v\d-002\.ts|part-\d-003\.m4s", name):
+        raise NoSuchPathError(asked.path)
+    return media_reply(site.file(folder + name), asked.path)
 
 
 def redirect_loop(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:

@@ -105,6 +105,7 @@ _ROUTES = _table(
     (r"/hls/many/(\d{1,6})\.m3u8", media_routes.many_segments),
     (r"/hls/live\.m3u8", media_routes.live),
     (r"/broken/(truncated|cut|empty|html)\.mp4", media_routes.broken),
+    (r"/broken/(hls|dash)/([\w.-]+)", media_routes.with_hole),
     (r"/redirect/loop", media_routes.redirect_loop),
     (r"/redirect/(\d{1,3})", media_routes.redirect_chain),
     (r"/hostile/hls-(private|file)\.m3u8", hostile.hls),

@@ -221,7 +221,8 @@ class SiteHandler(BaseHTTPRequestHandler):
         )
         part = choose_part(reply, behaviour, conditions)
         framing = choose_framing(part, behaviour, conditions)
-        if framing in {"close", "wrong"} or behaviour.cut() is not None:
+        cut = behaviour.cut(start=part.start, size=reply.body.size)
+        if framing in {"close", "wrong"} or cut is not None:
             self.close_connection = True
         record.status = part.status
         wire.pause(behaviour.latency)
@@ -229,7 +230,7 @@ class SiteHandler(BaseHTTPRequestHandler):
         wire.head(head, over=behaviour.slow_headers)
         if self.command == "HEAD":
             return
-        whole = send_body(wire, reply, part, chunked=framing == "chunked", cut=behaviour.cut())
+        whole = send_body(wire, reply, part, chunked=framing == "chunked", cut=cut)
         if not whole:
             self._fall_short(wire, behaviour)
 

@@ -38,8 +38,8 @@ async function call(method, path, body, more) {
 export const config = () => call("GET", "/config.json");
 export const presets = () => call("GET", "/v1/presets");
 export const jobs = (query) => call("GET", `/v1/jobs?${new URLSearchParams(query)}`);
-export const submit = (links, preset) =>
-  call("POST", "/v1/jobs:batch", { jobs: links.map((url) => ({ url, preset })) });
+export const submit = (links, preset, gaps) =>
+  call("POST", "/v1/jobs:batch", { jobs: links.map((url) => ({ url, preset, allow_gaps: gaps })) });
 export const cancel = (job) => call("POST", job.links.cancel);
 export const retry = (job) => call("POST", job.links.retry);
 export const remove = (job) => call("DELETE", job.links.self);

@@ -69,7 +69,7 @@ async function submit(event) {
   if (!links.length) return;
   $("go").disabled = true;
   try {
-    const answer = await api.submit(links, $("preset").value);
+    const answer = await api.submit(links, $("preset").value, $("allow-gaps").checked);
     report(links, answer.results);
   } catch (problem) {
     if (problem.results) report(links, problem.results);

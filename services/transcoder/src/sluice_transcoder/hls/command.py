@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice_transcoder.command import source_words
+from sluice_transcoder.command import SILENCE, gap_words, source_words
 from sluice_transcoder.hls.ladder import AUDIO_NAME
 
 if TYPE_CHECKING:
@@ -40,15 +40,16 @@ def build_package_command(
         str(ffmpeg),
         *("-hide_banner", "-nostdin", "-y", "-v", "error"),
         *("-nostats", "-progress", "pipe:1", "-filter_complex_threads", str(threads)),
+        *gap_words(plan.longest_gap),
         *inputs,
-        *(_video(plan.pictures) if plan.pictures else ()),
-        *(_audio(plan.sound) if plan.sound else ()),
+        *(_video(plan.pictures, gap=plan.longest_gap) if plan.pictures else ()),
+        *(_audio(plan.sound, gap=plan.longest_gap) if plan.sound else ()),
         *limit,
         *_muxer(plan, folder),
     ]
 
 
-def _video(pictures: Pictures) -> list[str]:
+def _video(pictures: Pictures, *, gap: float) -> list[str]:
     encode = pictures.encode
     words = ["-filter_complex", _graph(pictures)]
     for number, rendition in enumerate(pictures.renditions):
@@ -62,8 +63,9 @@ def _video(pictures: Pictures) -> list[str]:
         # Key frames by the clock alone, so that all renditions can be cut at the same times.
         *("-sc_threshold", "0"),
         *("-force_key_frames:v", f"expr:gte(t,n_forced*{KEY_FRAME_SECONDS})"),
-        # This muxer would get a constant rate, with pictures doubled and dropped.
-        *("-fps_mode:v", "vfr"),
+        # This muxer would get a constant rate, with pictures doubled and dropped. Where some are
+        # missing, the last one stands: else playlists would leave the gap out of their lengths.
+        *("-fps_mode:v", "cfr" if gap else "vfr"),
     ]
 
 
@@ -78,10 +80,11 @@ def _graph(pictures: Pictures) -> str:
     return ";".join([f"[{pictures.source}:{pictures.stream}]{shared}{parts}", *chains])
 
 
-def _audio(sound: Sound) -> list[str]:
+def _audio(sound: Sound, *, gap: float) -> list[str]:
     track, encode = sound.track, sound.encode
     words = ["-map", f"{track.source}:{track.stream}", "-c:a", encode.encoder]
     words += ["-b:a", f"{encode.bitrate}k"]
+    words += ["-af", SILENCE] if gap else []
     return words if track.channels is None else [*words, "-ac", str(track.channels)]
 
 

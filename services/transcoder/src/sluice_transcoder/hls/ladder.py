@@ -17,6 +17,7 @@ from sluice_transcoder.plan import (
     best_video,
     duration_of,
     encoded_audio,
+    longest_gap,
     sized,
     target_size,
     whole_frames,
@@ -78,6 +79,8 @@ class LadderPlan:
     sound: Sound | None
     duration: float | None
     action: Action = Action.ENCODE
+    #: Seconds of the longest gap that is named of a source.
+    longest_gap: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,6 +116,7 @@ def plan_ladder(
         pictures=_pictures(video, preset, tone_map) if video else None,
         sound=_sound(audio, preset) if audio else None,
         duration=duration_of(found),
+        longest_gap=longest_gap(probes),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sluice_core.domain.job import PLAYLIST
 from sluice_transcoder.children import Workplace, probe
+from sluice_transcoder.gaps import Lacking
 from sluice_transcoder.hls.command import build_package_command
 from sluice_transcoder.hls.ladder import AUDIO_NAME, LadderPlan, plan_ladder
 from sluice_transcoder.hls.playlist import (
@@ -63,6 +64,7 @@ def package(
     tools: Tools,
     threads: int,
     place: Workplace,
+    lacking: Sequence[Lacking] = (),
     on_plan: Callable[[LadderPlan], None] = lambda _plan: None,
     on_progress: Callable[[EncodeProgress], None] = lambda _progress: None,
 ) -> Package:
@@ -71,7 +73,7 @@ def package(
     Nothing stands under that name before it is whole, checked and synced; what a failed run wrote
     is deleted.
     """
-    probes = probe_sources(sources, tools, place)
+    probes = probe_sources(sources, tools, place, lacking)
     plan = plan_ladder(probes, preset, tone_map=tools.tone_map)
     on_plan(plan)
     with _temporary(place.scratch / _PART) as part:

@@ -23,7 +23,12 @@ BATCH = 1000
 _ACTIVE = [s.value for s in ACTIVE]
 _VISIBLE = jobs.c.deleted_at.is_(None)
 #: What an ended job has and one that runs again has not.
-_UNENDED: dict[str, Any] = {"finished_at": None, "expires_at": None, "sweep_at": None}
+_UNENDED: dict[str, Any] = {
+    "finished_at": None,
+    "expires_at": None,
+    "sweep_at": None,
+    "gaps": None,
+}
 
 
 def cancel(connection: sa.Connection, job_id: str, *, now: float) -> Job | None:

@@ -41,12 +41,14 @@ def owners(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, Owner
 
 
 def _owner(row: Any, finished: set[str]) -> Owner:
-    planned = {row.plan["info_key"]} if row.plan and "info_key" in row.plan else set()
-    fetched = {source["key"] for source in row.sources or ()}
+    plan = row.plan or {}
+    planned = {plan["info_key"]} if "info_key" in plan else set()
+    sources = (*(row.sources or ()), *plan.get("fetched", ()))
+    fetched = {source.get(name) for source in sources for name in ("key", "gaps_key")}
     active = Status(row.status) in ACTIVE
     return Owner(
         epoch=row.epoch,
         may_go_on=active or row.sweep_at is not None,
-        keys=frozenset(finished | planned | fetched),
+        keys=frozenset(finished | planned | fetched - {None, ""}),
         needs_download=row.sources is None,
     )

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import jobs
 from sluice_core.adapters.db.types import mended
+from sluice_core.domain.gaps import Gap
 from sluice_core.domain.job import Artifact, Job, JobError, Progress, Request
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.domain.members import members
@@ -55,6 +56,7 @@ def _of_columns(r: Mapping[str, Any] | sa.RowMapping) -> Job:
             playlist=options.get("playlist", "auto"),
             items=options.get("items"),
             subtitles=tuple(options.get("subtitles", ())),
+            allow_gaps=options.get("allow_gaps", False),
             not_before=options.get("not_before"),
             callback_url=options.get("callback_url"),
             metadata=options.get("metadata", {}),
@@ -84,6 +86,7 @@ def _of_columns(r: Mapping[str, Any] | sa.RowMapping) -> Job:
         plan=r["plan"],
         sources=r["sources"],
         error=error,
+        gaps=tuple(Gap.from_json(gap) for gap in r["gaps"] or ()),
         finished_at=r["finished_at"],
         expires_at=r["expires_at"],
         traceparent=r["traceparent"],

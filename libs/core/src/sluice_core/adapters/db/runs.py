@@ -12,6 +12,7 @@ from sluice_core.adapters.db.claims import Claim
 from sluice_core.adapters.db.rows import error_columns, next_version, progress_columns, to_job
 from sluice_core.adapters.db.schema import artifacts, attempts, jobs
 from sluice_core.domain.errors import StaleRunError
+from sluice_core.domain.gaps import Gap, in_words
 from sluice_core.domain.job import Artifact, Job, JobError, Progress
 from sluice_core.domain.lanes import Actor, queue_name
 from sluice_core.domain.states import (
@@ -154,11 +155,13 @@ def succeed(
     fields: Mapping[str, Any],
     expires_at: float,
     now: float,
-    gaps: str = "",
+    gaps: Sequence[Gap] = (),
+    sweep_at: float | None = None,
 ) -> tuple[Job, list[outbox.OutboxRow]]:
     """The files are in storage: point at them and end the job, in one transaction.
 
-    With `gaps`, the words for what is missing, the job is done in part.
+    With `gaps` the job is done in part, and what was fetched stays until `sweep_at`, so that a
+    retry asks for the rest alone.
 
     Raises:
         ValueError: there is no file, so nothing was finished.
@@ -171,7 +174,8 @@ def succeed(
         run,
         {
             **fields,
-            **error_columns(JobError("incomplete", "permanent", gaps) if gaps else None),
+            **error_columns(JobError("incomplete", "permanent", in_words(gaps)) if gaps else None),
+            "gaps": [gap.to_json() for gap in gaps] or None,
             "status": (Status.PARTIAL if gaps else Status.SUCCESS).value,
             "waiting_for": None,
             "percent": 100.0,
@@ -179,8 +183,8 @@ def succeed(
             "finished_at": now,
             "expires_at": expires_at,
             "sources": None,
-            "plan": None,
-            "sweep_at": now,
+            "plan": _plan_to_go_on(run.job) if gaps else None,
+            "sweep_at": sweep_at if gaps and sweep_at is not None else now,
         },
         outcome="ok",
         now=now,
@@ -203,6 +207,11 @@ def succeed(
         ],
     )
     return job, ordering.ask_to_settle(connection, job, now=now)
+
+
+def _plan_to_go_on(job: Job) -> dict[str, Any] | None:
+    """What a retry needs to ask for what is missing alone."""
+    return {**job.plan, "fetched": job.sources} if job.plan else None
 
 
 def expanded(

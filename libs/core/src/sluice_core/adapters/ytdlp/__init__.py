@@ -38,17 +38,24 @@ answers with one of ::
 
     {"kind": "fetch", "info": info, "format_id": "137" (or "subtitle": "en"), "dest": "/…/137.mp4",
      "resume": true, "reextract": true, "max_bytes": null, "rate_limit": null,
-     "fragments_at_once": 4}
+     "fragments_at_once": 4,
+     "allow_gaps": false}                    # go without fragments that are missing for good, or
+                                             # without the end of a file that always ends too early
 
 answers with ::
 
     {"event": "start", "bytes"}              # already on disk from an earlier run
     {"event": "progress", "bytes", "total", "estimated", "speed", "eta", "fragment", "fragments"}
+    {"event": "missing", "fragments"}        # another one is left out; how many in all
     {"event": "reextracted", "info"}         # the stored links were refused; keep this instead
     {"event": "done", "bytes", "resumed_bytes"}
 
 Beside `dest` stand `.part`, `.ytdl`, `.version` and `.part-Frag*` until it is whole: with all of
 them another run goes on from there. A file that changed at the site is fetched anew.
+
+A file that is kept with gaps has `.gaps` beside it, which says what is missing and where it belongs
+(`gaps.GapNote`). Fetched again it is filled: only what is missing is asked for. Meanwhile it lies
+in `.gapped`.
 """
 
 #: Longest event in bytes; `run(max_line=...)` must allow it.

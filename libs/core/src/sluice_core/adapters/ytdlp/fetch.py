@@ -14,6 +14,8 @@ from sluice_core.adapters.ytdlp.errors import map_error
 from sluice_core.adapters.ytdlp.exchange import Exchange, StaleLinkError
 from sluice_core.adapters.ytdlp.extract import describe_media, find_media
 from sluice_core.adapters.ytdlp.fragments import ExactDashFD, ExactHlsFD
+from sluice_core.adapters.ytdlp.gaps import FRAGMENTS
+from sluice_core.adapters.ytdlp.lack import Lack
 from sluice_core.adapters.ytdlp.login import SiteLogin, was_hidden
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params, fetch_params
 from sluice_core.adapters.ytdlp.progress import (
@@ -40,23 +42,64 @@ _FRAGMENTED = {
 }
 
 
+#: Of tries at a file that ends too early: each connection loses its last block, so that the end is
+#: come near to by steps.
+_ROUNDS = 4
+
+
 def fetch(request: dict[str, Any], emit: Emit) -> None:
     """Do a request of kind `fetch`, see the package's docstring."""
     file = PartialFile(Path(request["dest"]))
     info = request["info"]
     fmt = _chosen(info, request)
     _prepare(file, fmt, resume=request.get("resume", True))
-    before = file.size()
+    before = max(file.size(), file.gapped_size())
     emit({"event": "start", "bytes": before})
-    try:
-        _transfer(file, fmt, request, emit)
-    except (StaleLinkError, ReExtractInfo):
-        if not request.get("reextract", True):
-            raise
-        info = _extract_again(info, request)
-        emit({"event": "reextracted", "info": info})
-        _transfer_fresh(file, _chosen(info, request), request, emit)
+    links = _Links(request, emit)
+    if not file.gapped.exists():
+        links.use(lambda fmt, fresh: _transfer(file, fmt, request, emit, fresh=fresh))
+    if (note := file.gaps()) is not None and note.unit == FRAGMENTS:
+        # Minutes may have passed since they were asked for.
+        file.reopen()
+        _prepare_filling(file, fmt)
+    if file.gapped.exists():
+        links.use(lambda fmt, fresh: _fill(file, fmt, request, emit, fresh=fresh))
     emit({"event": "done", "bytes": _finish(file), "resumed_bytes": before})
+
+
+class _Links:
+    """The description at hand, and a fresh one once the site refuses its links."""
+
+    def __init__(self, request: Info, emit: Emit) -> None:
+        self._request = request
+        self._emit = emit
+        self._info: Info = request["info"]
+        self._fresh = False
+
+    def use(self, work: Callable[[Info, bool], None]) -> None:
+        """Do what needs a link; `work` is told whether the page has named it just now."""
+        if self._fresh:
+            self._work_fresh(work)
+            return
+        try:
+            work(_chosen(self._info, self._request), self._fresh)
+        except (StaleLinkError, ReExtractInfo):
+            if not self._request.get("reextract", True):
+                raise
+            self._info = _extract_again(self._info, self._request)
+            self._fresh = True
+            self._emit({"event": "reextracted", "info": self._info})
+            self._work_fresh(work)
+
+    def _work_fresh(self, work: Callable[[Info, bool], None]) -> None:
+        """What is refused now stays refused."""
+        fmt = _chosen(self._info, self._request)
+        try:
+            work(fmt, self._fresh)
+        except StaleLinkError as exc:
+            if _protocol(fmt) in _FRAGMENTED and exc.code == "gone":
+                raise SluiceError("a fragment is missing", code="incomplete") from exc
+            raise
 
 
 def _chosen(info: Info, request: Info) -> Info:
@@ -73,35 +116,90 @@ def _chosen(info: Info, request: Info) -> Info:
 
 
 def _prepare(file: PartialFile, fmt: Info, *, resume: bool) -> None:
+    if resume:
+        file.reopen()
+        _prepare_filling(file, fmt)
+    else:
+        file.drop_gapped()
+    # Of a file that is not there any more.
+    file.gaps_file.unlink(missing_ok=True)
     state = file.load()
     if not resume or state.format_id != fmt["format_id"]:
         file.begin(fmt["format_id"])
     file.tidy()
 
 
-def _transfer(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
+def _prepare_filling(file: PartialFile, fmt: Info) -> None:
+    """Begin to fill a file with gaps, or go on with it; one of another format is of no use."""
+    note = file.gapped_note()
+    if note is None or note.format_id != fmt["format_id"]:
+        file.drop_gapped()
+    elif file.load().format_id != fmt["format_id"]:
+        file.begin(fmt["format_id"])
+        file.note(fragments=note.count)
+
+
+def _fill(file: PartialFile, fmt: Info, request: Info, emit: Emit, *, fresh: bool) -> None:
+    """Fetch what a file with gaps is without, into another file."""
     try:
-        _transfer_once(file, fmt, request, emit)
+        _transfer_once(file, fmt, request, emit, fresh=fresh, filling=True)
+    except FragmentsChangedError:
+        file.drop_gapped()
+        file.begin(fmt["format_id"])
+        _transfer_once(file, fmt, request, emit, fresh=fresh)
+    file.drop_gapped()
+
+
+def _transfer(file: PartialFile, fmt: Info, request: Info, emit: Emit, *, fresh: bool) -> None:
+    """Fetch all that there is; where gaps are allowed, a file in one piece may end too early.
+
+    It does so for good when a whole round of tries brought nothing more.
+    """
+    patient = bool(request.get("allow_gaps")) and _protocol(fmt) in _WHOLE
+    for left in reversed(range(_ROUNDS)):
+        before = file.part_size()
+        try:
+            _transfer_anew(file, fmt, request, emit, fresh=fresh)
+        except SluiceError as exc:
+            if not patient or exc.code != "incomplete":
+                raise
+            grew = file.part_size() > before
+            if not grew and _may_keep_short(file):
+                file.keep_short(exc.code)
+                return
+            if not grew or not left:
+                raise
+        else:
+            return
+
+
+def _may_keep_short(file: PartialFile) -> bool:
+    """Whether at least half of it is there."""
+    total = file.load().version.total
+    return total is not None and 2 * file.part_size() >= total
+
+
+def _transfer_anew(file: PartialFile, fmt: Info, request: Info, emit: Emit, *, fresh: bool) -> None:
+    try:
+        _transfer_once(file, fmt, request, emit, fresh=fresh)
     except FragmentsChangedError:
         file.begin(fmt["format_id"])
-        _transfer_once(file, fmt, request, emit)
-
-
-def _transfer_fresh(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
-    """With links that the page has just named: what is refused now stays refused."""
-    try:
-        _transfer(file, fmt, request, emit)
-    except StaleLinkError as exc:
-        if _protocol(fmt) in _FRAGMENTED and exc.code == "gone":
-            raise SluiceError("a fragment is missing", code="incomplete") from exc
-        raise
+        _transfer_once(file, fmt, request, emit, fresh=fresh)
 
 
 def _protocol(fmt: Info) -> str:
     return str(fmt.get("protocol") or fmt["url"].partition(":")[0].lower())
 
 
-def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> None:
+def _transfer_once(
+    file: PartialFile,
+    fmt: Info,
+    request: Info,
+    emit: Emit,
+    *,
+    fresh: bool,
+    filling: bool = False,
+) -> None:
     if was_hidden(fmt):
         raise ReExtractInfo("its links were not stored whole")
     require_http(fmt["url"])
@@ -116,6 +214,13 @@ def _transfer_once(file: PartialFile, fmt: Info, request: Info, emit: Emit) -> N
         # Loads the cookies that came with the link, each for its own site.
         headers = ydl._calc_headers(fmt, load_cookies=True)  # noqa: SLF001  # as for a stored info
         downloader = kind(ydl, params)
+        if protocol in _FRAGMENTED and request.get("allow_gaps"):
+            downloader.lack = Lack(
+                format_id=fmt["format_id"],
+                fresh=fresh,
+                filling=file if filling else None,
+                told=lambda missing: emit({"event": "missing", "fragments": missing}),
+            )
         # The library's own report makes lines for a terminal, a millisecond each, even when quiet.
         downloader._progress_hooks.clear()  # noqa: SLF001  # it has no parameter for that
         downloader.best_block_size = block_size

@@ -109,7 +109,8 @@ def fetch_params(request: Mapping[str, Any], *, whole: bool = False) -> dict[str
         "continuedl": True,
         "overwrites": True,
         "nopart": False,
-        "skip_unavailable_fragments": False,
+        # Which ones may be left out is decided in `lack`.
+        "skip_unavailable_fragments": bool(request.get("allow_gaps")),
         "buffersize": BLOCK,
         "noresizebuffer": False,
         "concurrent_fragment_downloads": at_once,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
+
+from sluice_core.adapters.ytdlp.gaps import BYTES, GapNote, Hole
+from sluice_core.domain.errors import SluiceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +98,11 @@ class PartialFile:
         #: yt-dlp's note of the fragments that are in the partial file.
         self.note_file = dest.with_name(f"{dest.name}.ytdl")
         self._state = dest.with_name(f"{dest.name}.version")
+        #: What `dest` is without; there before `dest` is.
+        self.gaps_file = dest.with_name(f"{dest.name}.gaps")
+        #: A file with gaps while another one is made of it and of what was missing.
+        self.gapped = dest.with_name(f"{dest.name}.gapped")
+        self._gapped_note = dest.with_name(f"{dest.name}.gapped.gaps")
 
     def size(self) -> int:
         """Bytes that are there, as far as they stand in one file."""
@@ -131,6 +140,61 @@ class PartialFile:
         if new != state:
             self.save(new)
 
+    def gaps(self) -> GapNote | None:
+        """What the whole file is kept without; None when nothing is missing, or it is not there."""
+        return _read_gaps(self.gaps_file) if self.dest.exists() else None
+
+    def gapped_note(self) -> GapNote | None:
+        """What the file that is being filled is without; None when none is."""
+        return _read_gaps(self._gapped_note) if self.gapped.exists() else None
+
+    def write_gaps(self, note: GapNote) -> None:
+        """To be called before the file gets its name: without the note it counts as whole."""
+        write_whole(self.gaps_file, note.dumps().encode(), sync=True)
+
+    def keep_short(self, code: str) -> None:
+        """Keep a file in one piece, of which the site has no more than this, without its end."""
+        state, size = self.load(), self.part_size()
+        total = state.version.total or 0
+        self.write_gaps(
+            GapNote(
+                format_id=state.format_id or "",
+                code=code,
+                unit=BYTES,
+                total=total,
+                holes=(Hole(size, total - 1, size),),
+                state=state.dumps(),
+            )
+        )
+        self.part.replace(self.dest)
+
+    def reopen(self) -> None:
+        """Make a file with gaps one that a transfer goes on with.
+
+        A kill in between leaves it as it was, or as it is to be.
+        """
+        note = self.gaps()
+        if note is None:
+            return
+        if note.unit == BYTES:
+            self.save(PartialState.parse(note.state or ""))
+            self.dest.replace(self.part)
+            self.gaps_file.unlink(missing_ok=True)
+            return
+        for path in (self.part, self.note_file, self._state):
+            path.unlink(missing_ok=True)
+        write_whole(self._gapped_note, note.dumps().encode())
+        self.dest.replace(self.gapped)
+
+    def gapped_size(self) -> int:
+        """Bytes of the file that is being filled."""
+        return self.gapped.stat().st_size if self.gapped.exists() else 0
+
+    def drop_gapped(self) -> None:
+        """The other file is there, or nobody goes on with this one."""
+        for path in (self.gapped, self._gapped_note):
+            path.unlink(missing_ok=True)
+
     def begin(self, format_id: str) -> None:
         """Start from nothing, as another generation."""
         self.forget()
@@ -151,7 +215,7 @@ class PartialFile:
 
     def forget(self) -> None:
         """Leave nothing."""
-        for path in (self.dest, self.part, self.note_file, self._state):
+        for path in (self.dest, self.part, self.note_file, self._state, self.gaps_file):
             path.unlink(missing_ok=True)
         for path in self._fragments():
             path.unlink(missing_ok=True)
@@ -184,8 +248,36 @@ def new_generation() -> str:
     return secrets.token_hex(8)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a small file so that a kill leaves the old or the new one."""
+def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Replace a small file so that a kill leaves the old or the new one.
+
+    Args:
+        path: the file.
+        data: its content.
+        sync: it must be on the disk before what is written next.
+
+    """
     new = path.with_name(f"{path.name}.new")
-    new.write_bytes(data)
+    with new.open("wb") as file:
+        file.write(data)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     new.replace(path)
+
+
+def _read_gaps(path: Path) -> GapNote | None:
+    """A note; None when there is none.
+
+    Raises:
+        SluiceError: it can't be read, so nobody knows what is missing.
+
+    """
+    try:
+        return GapNote.parse(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as exc:
+        raise SluiceError(
+            "the note of what is missing can't be read", code="storage_error"
+        ) from exc

@@ -14,7 +14,7 @@ away, unless the job is over; the sweep of the ended job takes all of them.
 from __future__ import annotations
 
 from sluice_core.runtime.pieces.owner import owner
-from sluice_core.runtime.pieces.restore import restore
+from sluice_core.runtime.pieces.restore import bring, restore
 from sluice_core.runtime.pieces.saver import Owner, Saver
 
-__all__ = ["Owner", "Saver", "owner", "restore"]
+__all__ = ["Owner", "Saver", "bring", "owner", "restore"]

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import IO
 
 import structlog
@@ -71,16 +72,31 @@ def _bring_whole(
         key = work_key(RunId(run.job_id, Actor.DOWNLOAD, epoch), name)
         if key not in keys or epoch >= run.epoch:
             continue
+        notes = f"{key.removesuffix(name)}{file.gaps_file.name}"
+        if notes in keys and not bring(storage, notes, file.gaps_file, check=check):
+            continue
+        if bring(storage, key, file.dest, check=check):
+            log.info("whole_file_restored", name=name, epoch=epoch)
+            return True
+        file.gaps_file.unlink(missing_ok=True)
+    return False
+
+
+def bring(storage: Storage, key: str, path: Path, *, check: Callable[[], None]) -> bool:
+    """Copy a stored file to a path here, whole or not at all; False when it is not there.
+
+    Raises as `restore`.
+    """
+    target = path.with_name(f"{path.name}.restored")
+    with mapped():
         found = storage.stat(key)
-        target = file.dest.with_name(f"{name}.restored")
         with target.open("wb") as out:
             size, _ = _copy(storage, key, out, check)
         if found is not None and size == found.bytes > 0:
-            target.replace(file.dest)
-            log.info("whole_file_restored", name=name, bytes=size, epoch=epoch)
+            target.replace(path)
             return True
         target.unlink()
-    return False
+        return False
 
 
 def _newest(storage: Storage, run: RunId, name: str, keys: list[str]) -> Manifest | None:

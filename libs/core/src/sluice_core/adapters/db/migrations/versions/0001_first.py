@@ -179,6 +179,13 @@ def upgrade() -> None:
         sa.Column("error_code", sa.String(length=32), nullable=True),
         sa.Column("error_class", sa.String(length=16), nullable=True),
         sa.Column("error_message", sa.String(length=500), nullable=True),
+        sa.Column(
+            "gaps",
+            sa.JSON(none_as_null=True).with_variant(
+                postgresql.JSONB(none_as_null=True), "postgresql"
+            ),
+            nullable=True,
+        ),
         sa.Column("traceparent", sa.String(length=64), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),

@@ -1,0 +1,106 @@
+"""A job that ends with gaps keeps what was fetched, so that a retry asks for the rest alone."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from sluice_core.adapters.db import collections, jobs, moves, ownership, runs, sweeps
+from sluice_core.adapters.db.engine import read, write
+from sluice_core.domain.gaps import Gap, Span
+from sluice_core.domain.job import Job
+from sluice_core.domain.lanes import Actor
+from sluice_core.domain.plan import Plan, Source
+from sluice_core.domain.states import Status
+from sluice_testing.factories import NOW, artifact, make_collection, make_job, run_at, start_run
+
+KEPT = 3600.0
+GAP = Gap("video", "137", "not_found", "fragments", 3, 800, 12.0, (Span(21, 23, 80.0, 92.0),))
+FETCHED = Source(
+    format_id="137",
+    kind="video",
+    key="work/x/download.2/137.video.media",
+    bytes=3,
+    ext="mp4",
+    gap=GAP,
+    gaps_key="work/x/download.2/137.video.media.gaps",
+)
+
+
+def partial(c: sa.Connection) -> Job:
+    run = run_at(c, Actor.DOWNLOAD, allow_gaps=True)
+    fields = {"sources": [FETCHED.to_json()]}
+    runs.advance(c, run, to=Actor.TRANSCODE, fields=fields, now=NOW)
+    run = start_run(c, run.job.id)
+    job, _ = runs.succeed(
+        c,
+        run,
+        files=[artifact(run)],
+        fields={},
+        expires_at=NOW + 86_400,
+        gaps=[GAP],
+        sweep_at=NOW + KEPT,
+        now=NOW,
+    )
+    return job
+
+
+def test_gaps_are_told_in_words_and_in_data(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = partial(c)
+    with read(engine) as c:
+        found = jobs.get(c, job.id)
+    assert found is not None
+    assert (found.status, found.gaps) == (Status.PARTIAL, (GAP,))
+    assert found.request.allow_gaps
+    assert found.error is not None
+    assert found.error.message == "3 of 800 fragments of the pictures are missing: 1:20-1:32"
+
+
+def test_a_retry_goes_on_with_the_download(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = partial(c)
+        assert moves.retry(c, job.id, now=NOW)
+        again = jobs.get(c, job.id)
+    assert again is not None
+    assert (again.status, again.stage, again.gaps) == (Status.DOWNLOADING, Actor.DOWNLOAD, ())
+    assert again.plan is not None
+    assert Plan.from_json(again.plan).fetched == (FETCHED,)
+    with write(engine) as c:
+        run = start_run(c, job.id)
+        owner = ownership.owners(c, [job.id])[job.id]
+    assert owner.keys >= {FETCHED.key, FETCHED.gaps_key, "work/x/parse.1/info.json"}
+    assert owner.needs_download
+    # Nothing is missing any more: nothing is kept for another retry.
+    with write(engine) as c:
+        sources = [Source("137", "video", "k", 4, "mp4").to_json()]
+        runs.advance(c, run, to=Actor.TRANSCODE, fields={"sources": sources}, now=NOW)
+        run = start_run(c, job.id)
+        done, _ = runs.succeed(
+            c, run, files=[artifact(run)], fields={}, expires_at=NOW + 86_400, now=NOW
+        )
+    assert (done.status, done.gaps, done.plan, done.error) == (Status.SUCCESS, (), None, None)
+
+
+def test_what_was_fetched_is_kept_for_a_time(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = partial(c)
+        assert sweeps.due_ids(c, now=NOW + KEPT - 1, limit=10) == []
+        [sweep] = sweeps.begin_many(c, [job.id], now=NOW + KEPT)
+        assert FETCHED.key not in sweep.keep
+        swept = jobs.get(c, job.id)
+    assert swept is not None
+    assert (swept.plan, swept.gaps) == (None, (GAP,))
+    with write(engine) as c:
+        moves.retry(c, job.id, now=NOW + KEPT)
+        again = jobs.get(c, job.id)
+    assert again is not None
+    assert again.status is Status.PENDING
+
+
+def test_entries_of_a_collection_are_asked_for_alike(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        _parent, [child] = make_collection(c, 1, allow_gaps=True)
+        other = make_job(c)
+    assert child.request.allow_gaps
+    assert not other.request.allow_gaps
+    assert not collections.child_request(other, "https://media.example/1").allow_gaps
