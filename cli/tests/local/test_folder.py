@@ -76,3 +76,9 @@ def test_the_key_of_what_sites_are_shown_is_made_once_for_its_owner_alone(tmp_pa
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="readable by you alone"):
         folder.site_secrets_key(tmp_path)
+
+
+def test_a_key_that_can_t_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / f"{folder.SITE_SECRETS_KEY}.new").mkdir()
+    with pytest.raises(ConfigError, match=r"site-secrets.key can't be read or made: "):
+        folder.site_secrets_key(tmp_path)

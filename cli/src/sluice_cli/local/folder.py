@@ -104,21 +104,29 @@ def site_secrets_key(folder: Path) -> str:
     """The key of what is kept for sites, made once; the caller holds the folder's lock.
 
     Raises:
-        ConfigError: others can read it, or it is gone half-way.
+        ConfigError: others can read it, or it can be neither read nor made.
 
     """
     path = folder / SITE_SECRETS_KEY
-    if not path.exists():
-        new = path.with_name(f"{path.name}.new")
-        new.unlink(missing_ok=True)
-        with open(new, "x", encoding="ascii", opener=_for_owner_alone) as file:
-            file.write(f"{new_key()}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    if path.stat().st_mode & 0o077:
-        raise ConfigError(f"{path} must be readable by you alone (mode 0600).")
-    return path.read_text(encoding="ascii").strip()
+    try:
+        if not path.exists():
+            _make_key(path)
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"The file {path} must be readable by you alone (mode 0600).")
+        return path.read_text(encoding="ascii").strip()
+    except OSError as exc:
+        raise ConfigError(f"The file {path} can't be read or made: {exc.strerror}.") from exc
+
+
+def _make_key(path: Path) -> None:
+    """Whole or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with open(new, "x", encoding="ascii", opener=_for_owner_alone) as file:
+        file.write(f"{new_key()}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
 
 
 def _for_owner_alone(path: str, flags: int) -> int:
