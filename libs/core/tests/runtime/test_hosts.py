@@ -58,6 +58,7 @@ def test_a_host_takes_its_limit_and_no_more(gate):
     assert gate.enter("a.example", "1") is None  # its own slot
     assert gate.enter("b.example", "4") is None
     gate.leave("1")
+    gate.leave("1")
     assert gate.enter("a.example", "3") is None
 
 
@@ -141,6 +142,32 @@ def test_who_gets_no_slot_waits_in_the_database_uncounted_and_blocks_nobody(
     until(lambda: rig.deps().signals.zcard(slots) == 0)
     rig.publish(second)
     until(lambda: rig.now(second).status is Status.MERGING)
+
+
+def test_a_message_that_comes_late_takes_no_slot_from_the_run(new_rig, engine, redis_url):
+    rig = new_rig(engine, redis_url, SLUICE_HOST_CONCURRENCY="1")
+    _, message = rig.job_at(url="https://a.example/1")
+    slots = keys.host_slots("a.example")
+    signals = rig.deps().signals
+
+    def handle(run):
+        # The same message once more, in the same process, while its run goes on.
+        rig.run(lambda run: pytest.fail("ran twice"), message)
+        assert signals.zcard(slots) == 1
+        return advance(run)
+
+    rig.run(handle, message)
+    assert signals.zcard(slots) == 0
+
+
+def test_of_two_that_enter_as_one_the_last_gives_the_slot_back(gate, client):
+    for _ in range(2):
+        assert gate.enter("a.example", "1") is None
+    slots = keys.host_slots("a.example")
+    gate.leave("1")
+    assert client.zcard(slots) == 1
+    gate.leave("1")
+    assert client.zcard(slots) == 0
 
 
 def test_a_host_that_asks_for_patience_burns_no_tries_of_other_jobs(rig):

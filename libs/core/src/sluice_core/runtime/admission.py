@@ -6,6 +6,9 @@ thread, costs no try and leaves no attempt.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import sqlalchemy as sa
 import structlog
 
@@ -16,7 +19,7 @@ from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
 from sluice_core.runtime.deps import StageDeps
-from sluice_core.runtime.hosts import host_of
+from sluice_core.runtime.hosts import Wait, host_of
 from sluice_core.runtime.run import stored
 
 log = structlog.get_logger(__name__)
@@ -25,24 +28,41 @@ log = structlog.get_logger(__name__)
 REMOTE = {Actor.PARSE: False, Actor.DOWNLOAD: True}
 
 
-def admit(deps: StageDeps, message: claims.Message) -> bool:
+@contextmanager
+def admission(deps: StageDeps, message: claims.Message) -> Iterator[bool]:
     """Whether the run may start; False when its message was put back, and is to be acknowledged.
 
-    A slot that was taken is given back by `deps.hosts.leave`.
+    A slot that it takes is given back at the end. One that a live run of the same job holds stays
+    that run's, however late or doubled this message is.
     """
+    host = _host(deps, message)
+    if not host:
+        yield True
+        return
+    wait = deps.hosts.enter(host, message.job_id, counted=REMOTE[deps.stage])
+    if wait is not None:
+        _put_back(deps, message, wait)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        deps.hosts.leave(message.job_id)
+
+
+def _host(deps: StageDeps, message: claims.Message) -> str:
+    """The remote host that the run would talk to; empty for none, or when no run is wanted."""
     if deps.stage not in REMOTE:
-        return True
+        return ""
     url = stored(
         deps,
         lambda connection: claims.link_of(connection, stage=deps.stage, message=message),
         begin=read,
     )
-    host = host_of(url or "")
-    if not host:
-        return True
-    wait = deps.hosts.enter(host, message.job_id, counted=REMOTE[deps.stage])
-    if wait is None:
-        return True
+    return host_of(url or "")
+
+
+def _put_back(deps: StageDeps, message: claims.Message, wait: Wait) -> None:
     now = deps.clock()
 
     def put_back(connection: sa.Connection) -> OutboxRow | None:
@@ -57,7 +77,6 @@ def admit(deps: StageDeps, message: claims.Message) -> bool:
 
     stored(deps, put_back)
     log.info("host_is_busy", job=message.job_id, seconds=round(wait.seconds, 1), paused=wait.paused)
-    return False
 
 
 def pause_host(deps: StageDeps, job: Job, failure: SluiceError, delay: float) -> None:

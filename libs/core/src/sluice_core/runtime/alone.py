@@ -18,11 +18,13 @@ import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters.db import claims, liveness
+from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.errors import StoreAwayError
 from sluice_core.domain.job import Job
 from sluice_core.domain.quarantine import max_losses
+from sluice_core.domain.silence import Silence
 from sluice_core.runtime.children import confine
 from sluice_core.runtime.deps import StageDeps
 from sluice_core.runtime.publisher import publish_now
@@ -36,6 +38,10 @@ OPTION = "--alone"
 EXIT_STORE_AWAY = 75
 #: Seconds between looks whether the process has ended or is to end.
 POLL = 0.2
+#: Seconds between looks whether its attempt is open.
+LOOK = 2.0
+#: Seconds that a process may take before its attempt begins, and go on after it is over.
+PATIENCE = 60.0
 
 
 def arguments(message: claims.Message, attempt_id: str) -> list[str]:
@@ -62,7 +68,7 @@ def run_alone(deps: StageDeps, message: claims.Message) -> None:
     """
     attempt_id = new_id()
     log.warning("runs_alone", job=message.job_id, attempt_id=attempt_id)
-    code = _run_process(deps, arguments(message, attempt_id))
+    code = _run_process(deps, arguments(message, attempt_id), attempt_id)
     if code == 0:
         return
     if code == EXIT_STORE_AWAY:
@@ -71,7 +77,7 @@ def run_alone(deps: StageDeps, message: claims.Message) -> None:
     _judge(deps, attempt_id)
 
 
-def _run_process(deps: StageDeps, told: Sequence[str]) -> int:
+def _run_process(deps: StageDeps, told: Sequence[str], attempt_id: str) -> int:
     command = [*deps.program, *told]
     if confine.has_parent_death_signal():
         command = confine.wrap(command, os.getpid(), -1, (None, None, None, None))
@@ -80,17 +86,44 @@ def _run_process(deps: StageDeps, told: Sequence[str]) -> int:
         command, stdin=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        asked = False
+        asked, needless = False, Needless(deps, attempt_id)
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(POLL)
             if deps.drain.is_set() and not asked:
                 process.terminate()
                 asked = True
+            if needless.seconds() > PATIENCE:
+                # Frozen, most likely: it would keep this worker's slot for as long.
+                log.error("lone_process_stuck", attempt_id=attempt_id, pid=process.pid)
+                process.kill()
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+class Needless:
+    """For how long nobody has needed the process: its attempt has not begun, or is over."""
+
+    def __init__(self, deps: StageDeps, attempt_id: str) -> None:
+        self._deps = deps
+        self._attempt_id = attempt_id
+        # A database that is away does not count, nor a time in which this process was suspended.
+        self._silence = Silence(max_step=2 * LOOK)
+        self._due = 0.0
+        self._seconds = 0.0
+
+    def seconds(self) -> float:
+        """As far as was seen; looks every `LOOK` seconds."""
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + LOOK
+            with suppress(StoreAwayError), read(self._deps.engine) as connection:
+                is_open = bool(liveness.open_among(connection, [self._attempt_id]))
+                seconds = self._silence.observe(is_open, now)
+                self._seconds = 0.0 if is_open else seconds
+        return self._seconds
 
 
 def _judge(deps: StageDeps, attempt_id: str) -> None:

@@ -7,6 +7,7 @@ crowd at a host is a discourtesy and no fault.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -103,8 +104,9 @@ class HostGate:
         self._renew = client.register_script(_RENEW)
         self._pause = client.register_script(_PAUSE)
         self._lock = Lock()
-        #: Token -> host of the slots that this process holds.
+        #: Token -> host of the slots that this process holds, and for how many who entered.
         self._held: dict[str, str] = {}
+        self._inside: Counter[str] = Counter()
 
     def enter(self, host: str, token: str, *, counted: bool = True) -> Wait | None:
         """Take a slot, or learn how long to wait; None means go.
@@ -125,18 +127,23 @@ class HostGate:
                 )
         except BrokerAwayError as exc:
             log.debug("host_gate_open", host=host, error=str(exc))
+            self._let_in(token, None)
             return None
         may_go, pause_ms, waiting = answer
         if may_go:
-            if limit:
-                with self._lock:
-                    self._held[token] = host
+            self._let_in(token, host if limit else None)
             return None
         if pause_ms:
             # A little spread, so that not all of them come in the same moment.
             return Wait(pause_ms / 1000 + self._rng.uniform(0.1, 1.0), paused=True)
         seconds = min(LONGEST_WAIT, FIRST_WAIT * (1 + waiting / (2 * limit)))
         return Wait(seconds * self._rng.uniform(0.5, 1.5), paused=False)
+
+    def _let_in(self, token: str, slot_at: str | None) -> None:
+        with self._lock:
+            self._inside[token] += 1
+            if slot_at:
+                self._held[token] = slot_at
 
     def renew(self) -> None:
         """Keep all slots that this process holds, in one round trip.
@@ -155,8 +162,12 @@ class HostGate:
             pipe.execute()
 
     def leave(self, token: str) -> None:
-        """Give a slot back; harmless when there is none."""
+        """The other end of an `enter` that said go: the last of a token's gives the slot back."""
         with self._lock:
+            self._inside[token] -= 1
+            if self._inside[token] > 0:
+                return
+            del self._inside[token]
             host = self._held.pop(token, None)
         if host is None:
             return

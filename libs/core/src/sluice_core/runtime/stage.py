@@ -25,7 +25,7 @@ from sluice_core.domain.errors import (
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import final_key, work_key
 from sluice_core.runtime import closing
-from sluice_core.runtime.admission import admit
+from sluice_core.runtime.admission import admission
 from sluice_core.runtime.alone import run_alone
 from sluice_core.runtime.children import EndReason
 from sluice_core.runtime.counting import count
@@ -59,16 +59,14 @@ def run_stage(
 
     """
     deps.failpoints.hit("run.delivered")
-    if not admit(deps, message):
-        return
-    try:
+    with admission(deps, message) as may_start:
+        if not may_start:
+            return
         won = _claim(deps, message, attempt_id or new_id())
         if won is not None:
             _watched(deps, handle, Run(deps, won))
         elif _drop(deps, message) is _Why.SUSPECT:
             run_alone(deps, message)
-    finally:
-        deps.hosts.leave(message.job_id)
     deps.failpoints.hit("run.before_ack")
 
 
