@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pwd
 import shutil
@@ -120,6 +121,31 @@ def test_after_a_kill_each_kind_goes_on_from_there(system, site, digests, kill):
     for folder in ("/hls/", "/dash/"):
         sent = fragments(site, folder)
         assert sum(sent.values()) - len(sent) <= FRAGMENTS_AT_ONCE, sent
+
+
+@pytest.mark.parametrize("kill", [kill_children, kill_downloader])
+def test_a_kill_forgets_no_gap(system, site, kill):
+    """Every fourth fragment is missing; the download is lost after two of them."""
+    site.control("/hls/ts/v0-003.ts", fail=404)
+    site.control("/hls/ts/v0-000.ts", latency=60, skip=2, times=1)
+    job = system.submit(site.url("/hls/many/12.m3u8"), preset="original", allow_gaps=True)
+    until(lambda: holes(system, job) == 2, timeout=60)
+    kill(system)
+    [job] = system.wait([job["id"]], timeout=120)
+    assert (job["status"], job["error"]["code"]) == ("PARTIAL", "incomplete")
+    [gap] = job["gaps"]
+    assert [span["first"] for span in gap["spans"]] == [4, 8, 12]
+    assert (gap["missing"], gap["total"], gap["seconds"]) == (3, 12, 3.0)
+    sent = {path: n for path, n in fragments(site, "/hls/").items() if "v0-003" not in path}
+    assert len(sent) == 9
+    assert sum(sent.values()) - len(sent) <= FRAGMENTS_AT_ONCE, sent
+
+
+def holes(system, job):
+    """How many gaps the job's download has noted on this machine."""
+    found = (system.data / "scratch").glob(f"{job['id']}.*/*.ytdl")
+    notes = [json.loads(path.read_text())["downloader"] for path in found]
+    return max((len(n.get("extra_state", {}).get("missing", ())) for n in notes), default=0)
 
 
 @pytest.fixture(scope="session")
