@@ -65,6 +65,16 @@ def reaches(card, status, timeout=SOON):
     expect(card).to_have_attribute("data-status", status, timeout=timeout)
 
 
+def test_gaps_are_allowed_by_a_tick_and_told_on_the_card(page, world):
+    link = world.url(f"/broken/hls/master.m3u8?t={next(numbers)}")
+    page.check("#allow-gaps")
+    hand_in(page, link)
+    card = card_of(page, link)
+    reaches(card, "PARTIAL")
+    expect(card.locator(".why")).to_contain_text("1 of 4 fragments is missing: 0:02-0:03")
+    expect(card.get_by_role("button", name="Try again")).to_be_visible()
+
+
 def test_three_links_become_files_and_percent_never_goes_back(page, world):
     page.evaluate(WATCH)
     links = [
