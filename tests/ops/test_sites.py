@@ -96,6 +96,10 @@ def retried(system, job):
     return system.wait([job["id"]], timeout=120)[0]
 
 
+def succeeded(job):
+    assert job["status"] == "SUCCESS", job["error"]
+
+
 def sent(world):
     """Host -> Cookie and Authorization of all that was asked there."""
     found = {}
@@ -296,7 +300,7 @@ def test_a_wrong_key_is_told_and_the_right_one_opens_it_again(world, parts, tmp_
     old, new = new_key(), new_key()
     with started(tmp_path, world, parts, SLUICE_SITE_SECRETS_KEY=old) as system:
         add_both(system)
-        assert end_of(system, world, MEMBERS)["status"] == "SUCCESS"
+        succeeded(end_of(system, world, MEMBERS))
     with started(tmp_path, world, parts, SLUICE_SITE_SECRETS_KEY=new) as system:
         failed = end_of(system, world, MEMBERS)
         told = failed["error"]
@@ -305,13 +309,13 @@ def test_a_wrong_key_is_told_and_the_right_one_opens_it_again(world, parts, tmp_
         assert "SLUICE_SITE_SECRETS_KEY" in told["message"]
         # The workers go on.
         elsewhere = system.submit(world.url(f"/mp4/small.mp4?n={next(numbers)}", host=1))
-        assert system.wait([elsewhere["id"]])[0]["status"] == "SUCCESS"
+        succeeded(system.wait([elsewhere["id"]])[0])
     with started(tmp_path, world, parts, SLUICE_SITE_SECRETS_KEY=f"{new},{old}") as system:
-        assert retried(system, failed)["status"] == "SUCCESS"
+        succeeded(retried(system, failed))
         told = system.http.post("/v1/sites:reseal").json()
         assert told == {"done": 1, "unreadable": []}
     with started(tmp_path, world, parts, SLUICE_SITE_SECRETS_KEY=new) as system:
-        assert end_of(system, world, MEMBERS)["status"] == "SUCCESS"
+        succeeded(end_of(system, world, MEMBERS))
 
 
 def test_one_machine_makes_its_own_key(system):
