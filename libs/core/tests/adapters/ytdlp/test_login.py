@@ -139,6 +139,17 @@ class TestNames:
         return asked
 
 
+@pytest.mark.parametrize("end", ["http://[", "http://a:b/"])
+def test_a_host_that_redirects_nowhere_gets_nothing_either(child, two_hosts, end):
+    """The library asks once more, by other means, where its usual ones met what they can't read."""
+    there = two_hosts.url(f"/redirect/1?to={quote(end)}", host=1)
+    login = {**COOKIES, "passwords": [keeper()]}
+    child.code(child.info, two_hosts.url(f"/vault/redirect/1?to={quote(there)}"), login=login)
+    asked = [e for e in two_hosts.stats("/redirect/1").exchanges if e.host == "127.0.0.2"]
+    assert asked
+    assert {(e.cookie, e.authorization) for e in asked} == {(None, None)}
+
+
 def test_a_site_that_repeats_a_cookie_is_not_repeated(child, two_hosts, sha256):
     info = child.info(two_hosts.url("/members/pages/mirror"), login=COOKIES)
     assert MEMBER not in json.dumps(info)

@@ -208,7 +208,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         exc_info = getattr(part, "exc_info", None)
         todo += exc_info if isinstance(exc_info, tuple) else ()
         todo += [getattr(part, name, None) for name in ("cause", "reason", "__cause__")]
-        todo += [part.__context__, *part.args]
+        todo += [part.__context__, *part.args, *getattr(part, "unexpected_errors", ())]
 
 
 def _from_http(error: HTTPError, text: str, now: float) -> SluiceError:
@@ -260,7 +260,9 @@ def _from_type(part: BaseException) -> SluiceError | None:  # noqa: PLR0911  # a
         return SluiceError("the connection ended before the media did", code="incomplete")
     if isinstance(part, TransportError):
         return _from_transport(str(part))
-    if isinstance(part, (NoSupportingHandlers, UnsupportedRequest)):
+    if isinstance(part, UnsupportedRequest) or (
+        isinstance(part, NoSupportingHandlers) and not part.unexpected_errors
+    ):
         return SluiceError(code="unsupported_url")
     if isinstance(part, MemoryError):
         # A page without end, or one that unpacks to gigabytes: no next try would fare better.

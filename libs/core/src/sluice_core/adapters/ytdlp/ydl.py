@@ -17,11 +17,15 @@ from sluice_core.adapters.ytdlp.options import NATIVE_PROTOCOLS
 from sluice_core.domain.errors import SluiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from yt_dlp.networking import Request, Response
 
 _SCHEMES = frozenset({"http", "https"})
+#: The one transport, by its key there. The library has others, which it asks once more where this
+#: one meets what it can't read: they show a password to whoever they are redirected to, or have
+#: connections of their own that the egress guard does not see.
+_TRANSPORT = "Requests"
 
 
 def share_tls_context() -> None:
@@ -70,6 +74,11 @@ class Downloader(yt_dlp.YoutubeDL):  # type: ignore[misc]  # the package has no 
                     self.add_info_extractor(extractor)
         #: Looks at every exchange of this run; may refuse, change or repeat it.
         self.exchange: Callable[[Request], Response] = super().urlopen
+
+    def build_request_director(self, handlers: Iterable[Any], preferences: Any = None) -> Any:
+        """As the library does, with one transport alone."""
+        ours = [handler for handler in handlers if handler.RH_KEY == _TRANSPORT]
+        return super().build_request_director(ours, preferences)
 
     def may_give_lists(self, ie_key: str) -> bool:
         """Whether an extractor's finds are lists, all or some, by the library's own examples."""
