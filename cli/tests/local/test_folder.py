@@ -78,6 +78,14 @@ def test_the_key_of_what_sites_are_shown_is_made_once_for_its_owner_alone(tmp_pa
         folder.site_secrets_key(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"", b"half a key", b"\xff\xfe"])
+def test_a_file_that_holds_no_key_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    folder.site_secrets_key(tmp_path)
+    (tmp_path / folder.SITE_SECRETS_KEY).write_bytes(content)
+    with pytest.raises(ConfigError, match=r"site-secrets.key holds no key"):
+        folder.site_secrets_key(tmp_path)
+
+
 def test_a_key_that_can_t_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / f"{folder.SITE_SECRETS_KEY}.new").mkdir()
     with pytest.raises(ConfigError, match=r"site-secrets.key can't be read or made: "):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from sluice_core.adapters.seal import new_key
+from sluice_core.adapters.seal import Sealer, new_key
 from sluice_core.domain.errors import ConfigError
 
 LOCK = "sluice.lock"
@@ -104,7 +104,7 @@ def site_secrets_key(folder: Path) -> str:
     """The key of what is kept for sites, made once; the caller holds the folder's lock.
 
     Raises:
-        ConfigError: others can read it, or it can be neither read nor made.
+        ConfigError: others can read it, it holds no key, or it can be neither read nor made.
 
     """
     path = folder / SITE_SECRETS_KEY
@@ -113,9 +113,13 @@ def site_secrets_key(folder: Path) -> str:
             _make_key(path)
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"The file {path} must be readable by you alone (mode 0600).")
-        return path.read_text(encoding="ascii").strip()
+        found = path.read_text(encoding="ascii").strip()
+        Sealer([found])
     except OSError as exc:
         raise ConfigError(f"The file {path} can't be read or made: {exc.strerror}.") from exc
+    except ValueError as exc:
+        raise ConfigError(f"The file {path} holds no key: put back what was in it.") from exc
+    return found
 
 
 def _make_key(path: Path) -> None:
