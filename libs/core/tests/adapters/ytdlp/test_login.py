@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from sluice_core.adapters.ytdlp.login import SiteLogin
+from sluice_core.runtime.children import ForkSpec
 from sluice_testing.site import KEEPER, MEMBER, SampleSite
 
 PAIR = b64encode(":".join(KEEPER).encode()).decode()
@@ -157,6 +159,39 @@ def test_a_site_that_repeats_a_cookie_is_not_repeated(child, two_hosts, sha256):
     done = child.fetch(info, login=COOKIES)
     assert sha256(done) == two_hosts.sha256("/mp4/small.mp4")
     assert MEMBER not in json.dumps(child.events)
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        ('"in-double-quotes"', "in-double-quotes"),
+        ("c29tZW9uZQ%3D%3D", "c29tZW9uZQ=="),
+        ("c29tZW9uZQ==", "c29tZW9uZQ%3D%3D"),
+    ],
+)
+def test_a_cookie_is_masked_in_each_spelling(value, seen):
+    lines = cookies((*member()[:6], value))
+    login = SiteLogin.from_request({"login": {"cookies": lines}})
+    for word in (value, seen):
+        assert login.masked(f"Seen: {word}!") == "Seen: ***!"
+        assert word not in repr(login)
+
+
+def test_a_request_that_is_printed_shows_nothing_of_it(ytdlp_server, tmp_path):
+    spec = ForkSpec(server=ytdlp_server, request={"login": COOKIES}, scratch=tmp_path)
+    assert MEMBER not in repr(spec)
+
+
+def test_what_stands_in_the_path_of_the_link_is_no_secret(child, two_hosts, sha256):
+    """A user's name, say: without it the page is not found again."""
+    login = {"cookies": cookies((*member()[:6], "pages/signed")), "passwords": []}
+    link = two_hosts.url("/pages/signed?bind=cookie&media=/mp4/small.mp4")
+    info = child.info(link, login=login)
+    assert info["webpage_url"] == link
+    done = child.fetch(info, login=login)
+    assert sha256(done) == two_hosts.sha256("/mp4/small.mp4")
+    [again] = child.of_kind("reextracted")
+    assert again["info"]["webpage_url"] == link
 
 
 def test_errors_and_stderr_hold_nothing_of_it(child, two_hosts):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 import json
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import Cookie, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, TextIO, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import requests
 
@@ -21,7 +21,7 @@ from sluice_core.domain.masking import MASK
 from sluice_core.domain.sites import sites_above
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from urllib.request import Request as PlainRequest
 
     from yt_dlp.networking import Request  # type: ignore[import-untyped]
@@ -61,11 +61,11 @@ class SiteLogin:
     """Of one request, see the package's docstring."""
 
     #: Text of a Netscape cookie file.
-    cookies: str | None
+    cookies: str | None = field(repr=False)
     #: Host -> value of `Authorization`.
-    basic: Mapping[str, str]
+    basic: Mapping[str, str] = field(repr=False)
     #: All that must not be seen, the longest first.
-    words: tuple[str, ...]
+    words: tuple[str, ...] = field(repr=False)
 
     @classmethod
     def from_request(cls, request: Mapping[str, Any]) -> SiteLogin:
@@ -77,9 +77,7 @@ class SiteLogin:
             pair = f"{login['username']}:{login['password']}".encode()
             basic[login["host"].strip("[]")] = f"Basic {b64encode(pair).decode()}"
             words |= {login["password"], b64encode(pair).decode()}
-        words |= {quote(word, safe="") for word in words}
-        hidden = sorted((w for w in words if len(w) >= _MASKED_FROM), key=len, reverse=True)
-        return cls(cookies, basic, tuple(hidden))
+        return cls(cookies, basic, _hidden_words(words, _path_of(request)))
 
     def __bool__(self) -> bool:
         return bool(self.cookies or self.basic)
@@ -125,6 +123,29 @@ class SiteLogin:
         if isinstance(value, list | tuple):
             return [self._hidden(item) for item in value]
         return value
+
+
+def _hidden_words(values: Iterable[str], path: str) -> tuple[str, ...]:
+    """The values in all their spellings, the longest first, but for what the page's path has.
+
+    Cookies hold names of users and of places too, and without those the page is not found again.
+    """
+    words = {word for value in values for word in _spellings(value)}
+    hidden = (word for word in words if len(word) >= _MASKED_FROM and word not in path)
+    return tuple(sorted(hidden, key=len, reverse=True))
+
+
+def _spellings(value: str) -> set[str]:
+    """As it is sent; as pages have it, without quotes and decoded; each as it stands in a link."""
+    bare = value.strip('"')
+    words = {value, bare, unquote(bare)}
+    return words | {quote(word, safe="") for word in words}
+
+
+def _path_of(request: Mapping[str, Any]) -> str:
+    """Of the page's link, which need not be a good one; what else a link has may be secret."""
+    link = request.get("url") or (request.get("info") or {}).get("webpage_url") or ""
+    return str(link).partition("?")[0].partition("#")[0].partition("://")[2].partition("/")[2]
 
 
 #: To show to nobody.

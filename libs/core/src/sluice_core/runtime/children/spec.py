@@ -53,7 +53,7 @@ class ForkSpec:
 
     server: ForkServer
     #: JSON; reaches the child through a file without a name, so that its size does not matter.
-    request: Mapping[str, object]
+    request: Mapping[str, object] = field(repr=False)
     #: Working folder, HOME and TMPDIR of the child; must exist.
     scratch: Path
     limits: Limits = field(default_factory=Limits)
