@@ -29,7 +29,7 @@ def of_packages(ytdlp: Path | None = None) -> dict[str, str]:
 
 
 def _installed(package: str, place: Path | None) -> str | None:
-    path = sys.path if place is None else [str(place), *sys.path]
+    path = sys.path if place is None else [str(place.expanduser()), *sys.path]
     return next((found.version for found in distributions(name=package, path=path)), None)
 
 
