@@ -5,27 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from sluice_core.adapters import settings
-from sluice_core.adapters.db import helping, liveness, segments
+from sluice_core.adapters.db import helping, liveness, outbox, segments
 from sluice_core.adapters.db.claims import Claim
 from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.errors import StoreAwayError
+from sluice_core.domain.gaps import Gap
 from sluice_core.domain.lanes import Actor
+from sluice_core.domain.plan import Source
 from sluice_core.runtime.deps import StageDeps, make_deps
 from sluice_core.runtime.run import Run
-from sluice_testing.factories import message_of, run_at
+from sluice_testing.factories import message_of, run_at, start_run
 from sluice_testing.waiting import until
 from sluice_transcoder import line as module
-from sluice_transcoder.line import SharedLine, Turn, Turns
+from sluice_transcoder.line import Line, SharedLine, Turn, Turns
 from sluice_transcoder.progress import EncodeProgress, WholeProgress
+from sluice_transcoder.worker import line_of
 
 MARK = "f" * 32
 PATIENCE = 1.0
@@ -143,6 +147,59 @@ def test_without_the_database_it_goes_on_by_itself(
     assert line.turn() is None
     with write(run.deps.engine) as c:
         assert [s.done for s in segments.look(c, run.job.id)] == [False, True, True, True]
+
+
+def waiting(run: Run) -> int:
+    return run.deps.broker.waiting(["transcode.bulk"])["transcode.bulk"]
+
+
+def test_what_nobody_came_for_is_taken_back_from_redis_too(run: Run) -> None:
+    line = SharedLine(run, helpers=2)
+    line.offer(MARK, dict.fromkeys(range(4), 100))
+    assert waiting(run) == 2
+    line.withdraw()
+    assert waiting(run) == 0
+    with write(run.deps.engine) as c:
+        assert outbox.of_job(c, run.job.id) == []
+        assert segments.look(c, run.job.id) == []
+
+
+def next_run(run: Run) -> Run:
+    """The run that follows one that was lost and got nowhere."""
+    with write(run.deps.engine) as c:
+        liveness.declare_lost(c, run.claim.attempt_id, max_losses=3, sweep_at=0.0, now=time.time())
+        return Run(run.deps, start_run(c, run.job.id))
+
+
+def test_a_run_that_wakes_late_takes_nothing_back_from_the_next(run: Run) -> None:
+    late = SharedLine(run, helpers=2)
+    late.offer(MARK, dict.fromkeys(range(4), 100))
+    again = next_run(run)
+    SharedLine(again, helpers=2).offer(MARK, dict.fromkeys(range(4), 100))
+    late.withdraw()
+    with write(run.deps.engine) as c:
+        assert len(outbox.of_job(c, run.job.id)) == 2
+        assert len(segments.look(c, run.job.id)) == 4
+
+
+WHOLE = Source("22", "muxed", "work/x/download.2/22.muxed.media", 9, "mp4")
+
+
+def test_help_is_not_asked_for_where_it_is_of_no_use(run: Run) -> None:
+    gapped = replace(WHOLE, gap=Gap("muxed", "22", "not_found"))
+    assert isinstance(line_of(run, [WHOLE], helpers=2), SharedLine)
+    assert type(line_of(run, [WHOLE], helpers=0)) is Line
+    assert type(line_of(run, [WHOLE, gapped], helpers=2)) is Line
+
+
+def test_what_may_bring_workers_down_is_taken_from_earlier_helpers(run: Run) -> None:
+    _, helper = shared(run, 4)
+    turns = Turns(helper, on_progress=lambda _size: None)
+    assert turns.take(MARK) == 0
+    assert type(line_of(next_run(run), [WHOLE], helpers=2)) is Line
+    turns.progress(50, 1)
+    assert turns.stop() == "stale"
+    assert turns.take(MARK) is None
 
 
 def test_percent_never_goes_back_when_a_helper_is_lost() -> None:

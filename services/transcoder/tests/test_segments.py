@@ -22,6 +22,7 @@ from sluice_testing.clips import picture_times
 from sluice_transcoder import segments
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.kept import Shelf
+from sluice_transcoder.line import Line
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.segments import Cutting
 from sluice_transcoder.tools import Tools
@@ -66,6 +67,7 @@ class Desk:
         name: str = "source",
         stop: Callable[[], str | None] = lambda: None,
         on_join: Callable[[int], None] = lambda _bytes: None,
+        line: Line | None = None,
     ) -> Result:
         self.epoch += 1
         self.seen = []
@@ -84,6 +86,7 @@ class Desk:
                 sources=[(name, path.stat().st_size) for path in sources],
                 shelf=Shelf(self.storage, run, scratch, lambda: self.owner),
                 on_join=on_join,
+                line=line or Line(),
             ),
             on_progress=self.seen.append,
         )
@@ -213,6 +216,17 @@ def test_progress_is_of_the_whole_and_never_goes_back(make: Make, desk: Desk) ->
     assert percents == sorted(percents)
     assert 0 < percents[0] < 40
     assert percents[-1] > 97
+
+
+def test_no_more_help_is_wanted_once_all_segments_are_there(make: Make, desk: Desk) -> None:
+    left: list[int] = []
+
+    class Watched(Line):
+        def withdraw(self) -> None:
+            left.append(len(self._left))
+
+    desk.run(*b_frames(make), line=Watched(), on_join=lambda _bytes: left.append(-1))
+    assert left == [0, -1]
 
 
 class Stop:

@@ -143,8 +143,10 @@ def test_a_lost_helper_costs_its_segment_and_nothing_of_the_job(engine: sa.Engin
         assert lose(c, helper) is None
         assert jobs.get(c, run.job.id) == before
         assert c.execute(sa.select(letters_table)).all() == []
-        # It may wake up: it takes nothing more, and what it held is another's.
+        # It may wake up: it takes nothing more, and what it held is nobody's, then another's.
         assert take(c, helper) is None
+        assert not told(c, helper, 0)
+        assert not finished(c, helper, 0)
         assert take(c, run) == 0
         assert not finished(c, helper, 0)
         finish(c, run)

@@ -65,7 +65,7 @@ def test_a_message_is_good_once_and_leaves_no_dead_letter(rig, asked):
     ("fault", "ended", "asks_again"),
     [
         (SluiceError(code="bad_media"), ("failed", "bad_media"), 0),
-        (OSError(28, "no space"), ("failed", "internal"), 0),
+        (OSError(28, "no space"), ("failed", "disk_full"), 0),
         (RuntimeError("a fault of ours"), ("failed", "internal"), 0),
         (ChildLostError("killed"), ("child_lost", "worker_lost"), 0),
         (HandBackError("drained"), ("handed_back", None), 1),

@@ -15,7 +15,7 @@ import structlog
 from sluice_core.adapters.db import segments
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.beats import BeatWatch
-from sluice_core.domain.errors import StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
 from sluice_core.runtime.children import EndReason
 from sluice_core.runtime.helping import is_slot_wanted
 from sluice_core.runtime.publisher import publish_now
@@ -203,8 +203,18 @@ class SharedLine(Line):
         return sum(row.encoded for row in rows if self._is_at(row))
 
     def withdraw(self) -> None:
-        deps, job_id = self._run.deps, self._run.job.id
-        stored(deps, lambda connection: segments.withdraw(connection, job_id))
+        deps = self._run.deps
+        try:
+            with write(deps.engine) as connection:
+                orders = segments.withdraw_by(connection, self._run.claim)
+            for order in orders:
+                # Where all slots are busy nobody would come by and drop them.
+                deps.broker.remove(*order)
+        except StoreAwayError:
+            # The end of the job does the same.
+            deps.running.note_store(away=True)
+        except BrokerAwayError as exc:
+            log.debug("orders_left", reason=str(exc))
 
     def _look(self) -> bool:
         self._looked_at = time.monotonic()

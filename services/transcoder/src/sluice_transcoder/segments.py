@@ -282,6 +282,7 @@ class _Encode:
             pieces[segment.number] = piece
             line.have(turn, key)
             whole.ended(segment.frames, piece.path.stat().st_size)
+        line.withdraw()
         return [pieces[segment.number] for segment in segments]
 
     def _wait(self, whole: WholeProgress) -> None:

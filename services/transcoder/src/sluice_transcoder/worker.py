@@ -126,9 +126,6 @@ def help_with(run: Run, *, shop: Shop) -> bool:
     if preset is None or preset.ladder:
         return False
     sources = [source for source in sources_of(run.job) if source.kind != SUBTITLE]
-    if any(source.gap for source in sources):
-        # What it promises is for its own run to find out.
-        return False
     with _brought(run, sources, shop.disk, stored=0) as (room, paths):
         turns = Turns(run, on_progress=lambda size: room.written(done=size, whole=None))
         place = _place(run, shop, turns.stop)
@@ -239,17 +236,28 @@ class _Watch:
 def cutting_of(run: Run, sources: Sequence[Source], watch: _Watch) -> Cutting:
     """How the run's encode is cut, if it is long enough."""
     limits = run.deps.settings.jobs
-    # What may bring workers down is left to the one that has it.
-    alone = run.deps.alone or run.job.losses or not limits.segment_helpers
     return Cutting(
         seconds=limits.segment_seconds,
         sources=_names(sources),
         shelf=_shelf(run),
-        line=Line() if alone else SharedLine(run, helpers=limits.segment_helpers),
+        line=line_of(run, sources, helpers=limits.segment_helpers),
         on_segment=lambda: run.deps.failpoints.hit("transcode.mid_segment"),
         on_kept=run.put_away,
         on_join=watch.join,
     )
+
+
+def line_of(run: Run, sources: Sequence[Source], *, helpers: int) -> Line:
+    """Who encodes: the run alone, or also up to so many others."""
+    if not helpers or any(source.gap for source in sources):
+        # What a source with gaps promises is for its own run to find out.
+        return Line()
+    line = SharedLine(run, helpers=helpers)
+    if run.deps.alone or run.job.losses:
+        # What may bring workers down is left to the one that has it, by earlier helpers, too.
+        line.withdraw()
+        return Line()
+    return line
 
 
 def sources_of(job: Job) -> list[Source]:

@@ -30,6 +30,7 @@ from sluice_core.domain.job import JobError
 from sluice_core.domain.lanes import queue_name
 from sluice_core.domain.paths import help_folder
 from sluice_core.runtime.deps import StageDeps
+from sluice_core.runtime.disk import FULL
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import Outcome, Run, stored
 
@@ -141,11 +142,14 @@ def _work(run: Run, help_: Helper) -> _End:
         return _End("child_lost", error=_as_error(SluiceError(str(exc), code="worker_lost")))
     except StoreAwayError:
         raise
-    except SluiceError as exc:
-        return _End("failed", error=_as_error(exc))
     except Exception as exc:
-        log.exception("help_crashed", job=run.job.id)
-        return _End("failed", error=_as_error(SluiceError(f"{type(exc).__name__}: {exc}")))
+        if isinstance(exc, OSError) and exc.errno in FULL:
+            # As in `stage`: it may show anywhere.
+            exc = SluiceError(code="disk_full")  # mapped
+        elif not isinstance(exc, SluiceError):
+            log.exception("help_crashed", job=run.job.id)
+            exc = SluiceError(f"{type(exc).__name__}: {exc}")  # mapped
+        return _End("failed", error=_as_error(exc))
 
 
 def _as_error(exc: SluiceError) -> JobError:

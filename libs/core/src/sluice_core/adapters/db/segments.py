@@ -8,7 +8,7 @@ so that those who help go on while another run takes the job over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -211,19 +211,31 @@ def look(connection: sa.Connection, job_id: str) -> list[Shared]:
     ]
 
 
-def withdraw(connection: sa.Connection, job_id: str) -> None:
-    """Share nothing any more: those who help notice at their next word."""
-    connection.execute(
-        sa.delete(outbox_table).where(
-            outbox_table.c.job_id == job_id, outbox_table.c.actor == Actor.HELP.value
-        )
+def withdraw(connection: sa.Connection, job_id: str) -> list[tuple[str, str]]:
+    """Share nothing any more: those who help notice at their next word.
+
+    The job's row is locked by the caller.
+
+    Returns:
+        (queue, id) of the orders that nobody took.
+
+    """
+    taken_back = connection.execute(
+        sa.delete(outbox_table)
+        .where(outbox_table.c.job_id == job_id, outbox_table.c.actor == Actor.HELP.value)
+        .returning(outbox_table.c.queue, outbox_table.c.id)
     )
-    forget(connection, [job_id])
+    orders = [(row.queue, row.id) for row in taken_back]
+    connection.execute(sa.delete(segments).where(segments.c.job_id == job_id))
+    return orders
 
 
-def forget(connection: sa.Connection, job_ids: Sequence[str]) -> None:
-    """Remove the rows of jobs."""
-    connection.execute(sa.delete(segments).where(segments.c.job_id.in_(job_ids)))
+def withdraw_by(connection: sa.Connection, run: Claim) -> list[tuple[str, str]]:
+    """`withdraw` by the job's own run; nothing happens when another run owns the job."""
+    job = run.job
+    if _locked(connection, job.id, jobs.c.epoch == job.epoch) is None:
+        return []
+    return withdraw(connection, job.id)
 
 
 def _locked(connection: sa.Connection, job_id: str, *where: sa.ColumnElement[bool]) -> str | None:
@@ -269,6 +281,7 @@ def _write(
             segments.c.number == number,
             segments.c.holder == attempt_id,
             ~segments.c.done,
+            _is_open(attempt_id),
         )
         .values(**values),
     )
