@@ -233,6 +233,22 @@ class TestUnfinishedPuts:
         assert sweep.unfinished_puts(engine, storage, now=time.time()) == 2
         assert list(storage.unfinished()) == []
 
+    def test_a_segment_that_a_helper_is_storing_stays_when_the_run_is_lost(
+        self, engine, storage, half_put
+    ):
+        with write(engine) as c:
+            run = run_at(c, Actor.TRANSCODE)
+            c.execute(jobs_table.update().values(sources=[{"key": "work/x/download.2/1.mp4"}]))
+        half_put(f"work/{run.job.id}/segments.{run.job.epoch}/{'f' * 32}/00001-9-{'0' * 64}.mp4")
+        with write(engine) as c:
+            liveness.declare_lost(c, run.attempt_id, max_losses=3, sweep_at=NOW, now=NOW)
+            again = start_run(c, run.job.id)
+        assert sweep.unfinished_puts(engine, storage, now=time.time()) == 0
+        with write(engine) as c:
+            finish(c, again)
+        sweep.ended_jobs(engine, storage, now=NOW + 1)
+        assert sweep.unfinished_puts(engine, storage, now=time.time()) == 1
+
     def test_those_of_a_finished_job_go_after_its_sweep(self, engine, storage, half_put):
         with write(engine) as c:
             run = run_at(c, Actor.TRANSCODE)

@@ -144,7 +144,8 @@ def unfinished_puts(engine: sa.Engine, storage: Storage, *, now: float) -> int:
     """Drop what puts of killed processes left; returns how many.
 
     Whether a process is gone can't be told from here, but whether its run is over can: a put of an
-    epoch that is dead is of no use to anybody, and fails if it still goes on.
+    epoch that is dead is of no use to anybody, and fails if it still goes on. But for segments:
+    slots that help go on when the run that asked them is lost.
     """
     dropped = 0
     found = storage.unfinished()
@@ -173,7 +174,9 @@ def _is_over(
     if run is None:
         return False
     owner = owners.get(run["job"])
-    return owner is None or int(run["epoch"]) < _present(owner)
+    if owner is None:
+        return True
+    return not _goes_on_with(put.key, owner) and int(run["epoch"]) < _present(owner)
 
 
 def _sweep_batch(engine: sa.Engine, storage: Storage, batch: Mapping[str, Sequence[str]]) -> int:
@@ -206,9 +209,14 @@ def _kept_from(key: str, keys: Sequence[str], owner: ownership.Owner) -> int:
     """The first epoch whose files like this one stay."""
     if _PIECES.search(key) and owner.may_go_on and owner.needs_download:
         return 0
-    if _SEGMENTS.search(key) and owner.may_go_on and not owner.needs_download:
+    if _goes_on_with(key, owner):
         return 0
     return _oldest_fetched(keys, owner) if _FETCHED.search(key) else _present(owner)
+
+
+def _goes_on_with(key: str, owner: ownership.Owner) -> bool:
+    """Whether the key is a segment of an encode that is not over."""
+    return bool(_SEGMENTS.search(key)) and owner.may_go_on and not owner.needs_download
 
 
 def _present(owner: ownership.Owner) -> int:
