@@ -78,7 +78,8 @@ def test_a_retry_fetches_what_was_missing_and_nothing_else(system, world):
     world.control(hole, fail=404)
     # The site has a part of it now: the rest stays named.
     again = system.http.post(f"/v1/jobs/{job['id']}/retry").json()
-    assert (again["status"], again["gaps"], again["error"]) == ("DOWNLOADING", [], None)
+    assert (again["status"], again["error"]) == ("DOWNLOADING", None)
+    assert (again["files"], again["gaps"]) == (job["files"], job["gaps"])
     [job] = system.wait([job["id"]], timeout=120)
     assert [(gap["kind"], gap["missing"]) for gap in job["gaps"]] == [("muxed", 1)]
     world.reset()

@@ -7,9 +7,12 @@ import sqlalchemy as sa
 from flask.testing import FlaskClient
 
 from sluice_api.deps import Deps
+from sluice_core.adapters.db import runs, segments
 from sluice_core.adapters.db.engine import write
+from sluice_core.domain.gaps import Gap, Span
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import ACTIVE, RETRYABLE, Status
+from sluice_core.runtime.publisher import publish_now
 from sluice_testing import factories
 
 
@@ -41,6 +44,45 @@ def test_a_retry_is_published(client: FlaskClient, deps: Deps, engine: sa.Engine
     assert client.post(f"/v1/jobs/{run.job.id}/retry").get_json()["waiting_for"] == "worker"
     assert deps.publisher.flush(5)
     assert deps.broker.waiting(["download.default"]) == {"download.default": 1}
+
+
+def test_files_with_gaps_are_shown_until_a_retry_has_others(
+    client: FlaskClient, engine: sa.Engine
+) -> None:
+    gap = Gap("muxed", "22", "incomplete", "bytes", spans=(Span(first=9),))
+    with write(engine) as connection:
+        run = factories.run_at(connection, Actor.TRANSCODE, now=time.time())
+        files, ends = [factories.artifact(run)], time.time() + 60
+        runs.succeed(
+            connection, run, files=files, fields={}, gaps=[gap], expires_at=ends, now=time.time()
+        )
+    had = client.get(f"/v1/jobs/{run.job.id}").get_json()
+    assert (had["status"], len(had["files"]), len(had["gaps"])) == ("PARTIAL", 1, 1)
+    again = client.post(f"/v1/jobs/{run.job.id}/retry").get_json()
+    with write(engine) as connection:
+        factories.fail(connection, factories.start_run(connection, run.job.id), now=time.time())
+    failed = client.get(f"/v1/jobs/{run.job.id}").get_json()
+    assert (again["status"], failed["status"]) == ("DOWNLOADING", "FAILED")
+    for shown in (again, failed):
+        assert (shown["files"], shown["gaps"]) == (had["files"], had["gaps"])
+
+
+def test_the_place_of_a_job_is_not_that_of_its_helpers(
+    client: FlaskClient, deps: Deps, engine: sa.Engine
+) -> None:
+    now = time.time()
+    with write(engine) as connection:
+        run = factories.run_at(connection, Actor.TRANSCODE, now=now)
+        missing = dict.fromkeys(range(6), 100)
+        asked = segments.offer(
+            connection, run, fingerprint="f", missing=missing, helpers=2, now=now
+        )
+        job, order = runs.hand_back(connection, run, now=now)
+        # By one who gives way meanwhile.
+        asked.append(segments.ask(connection, job, now=now))
+    publish_now(deps.broker, [*asked, order], now=now)
+    shown = client.get(f"/v1/jobs/{job.id}").get_json()
+    assert (shown["waiting_for"], shown["queue_position"]) == ("worker", 1)
 
 
 def test_a_collection_is_canceled_with_its_children(client: FlaskClient, engine: sa.Engine) -> None:

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import sqlalchemy as sa
 
-from sluice_core.adapters.db import collections, jobs, moves, ownership, runs, sweeps
+from sluice_core.adapters.db import (
+    claims,
+    collections,
+    details,
+    jobs,
+    liveness,
+    moves,
+    ownership,
+    runs,
+    sweeps,
+)
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.domain.gaps import Gap, Span
 from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.plan import Plan, Source
-from sluice_core.domain.states import Status
-from sluice_testing.factories import NOW, artifact, make_collection, make_job, run_at, start_run
+from sluice_core.domain.states import TERMINAL, Status
+from sluice_testing.factories import (
+    ERROR,
+    NOW,
+    artifact,
+    make_collection,
+    make_job,
+    run_at,
+    start_run,
+)
 
 KEPT = 3600.0
 GAP = Gap("video", "137", "not_found", "fragments", 3, 800, 12.0, (Span(21, 23, 80.0, 92.0),))
@@ -62,7 +83,7 @@ def test_a_retry_goes_on_with_the_download(engine: sa.Engine) -> None:
         assert moves.retry(c, job.id, now=NOW)
         again = jobs.get(c, job.id)
     assert again is not None
-    assert (again.status, again.stage, again.gaps) == (Status.DOWNLOADING, Actor.DOWNLOAD, ())
+    assert (again.status, again.stage) == (Status.DOWNLOADING, Actor.DOWNLOAD)
     assert again.plan is not None
     assert Plan.from_json(again.plan).fetched == (FETCHED,)
     with write(engine) as c:
@@ -79,6 +100,39 @@ def test_a_retry_goes_on_with_the_download(engine: sa.Engine) -> None:
             c, run, files=[artifact(run)], fields={}, expires_at=NOW + 86_400, now=NOW
         )
     assert (done.status, done.gaps, done.plan, done.error) == (Status.SUCCESS, (), None, None)
+
+
+def fail(c: sa.Connection, run: claims.Claim) -> None:
+    runs.fail(c, run, ERROR, dead=True, sweep_at=NOW + KEPT, now=NOW)
+
+
+def cancel(c: sa.Connection, run: claims.Claim) -> None:
+    moves.cancel(c, run.job.id, now=NOW)
+
+
+def quarantine(c: sa.Connection, run: claims.Claim) -> None:
+    liveness.declare_lost(c, run.attempt_id, max_losses=1, sweep_at=NOW + KEPT, now=NOW)
+
+
+@pytest.mark.parametrize("end", [fail, cancel, quarantine])
+def test_a_retry_that_does_not_succeed_takes_no_file_and_no_gap_of_it(
+    engine: sa.Engine, end: Callable[[sa.Connection, claims.Claim], None]
+) -> None:
+    with write(engine) as c:
+        job = partial(c)
+        [had] = details.files_of(c, [job.id])[job.id]
+        moves.retry(c, job.id, now=NOW)
+        run = start_run(c, job.id)
+        # They can be had meanwhile.
+        assert details.files_of(c, [job.id])[job.id] == [had]
+        assert run.job.gaps == (GAP,)
+        end(c, run)
+        [sweep] = sweeps.begin_many(c, [job.id], now=NOW + KEPT)
+        assert had.key in sweep.keep
+        assert details.files_of(c, [job.id])[job.id] == [had]
+        ended = jobs.get(c, job.id)
+    assert ended is not None
+    assert (ended.status in TERMINAL, ended.gaps) == (True, (GAP,))
 
 
 def test_what_was_fetched_is_kept_for_a_time(engine: sa.Engine) -> None:

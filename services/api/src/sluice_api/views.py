@@ -45,7 +45,7 @@ class Shown:
 
 def gather(connection: sa.Connection, jobs: Sequence[Job]) -> list[Shown]:
     """The jobs with their files, children and messages, in the same order."""
-    files = details.files_of(connection, [j.id for j in jobs if j.status in _HAS_FILES])
+    files = details.files_of(connection, [j.id for j in jobs if _may_have_files(j)])
     counts = details.child_counts(connection, [j.id for j in jobs if j.is_collection])
     waiting = [j.id for j in jobs if j.waiting_for is WaitingFor.WORKER]
     messages = {job_id: _message_of(connection, job_id) for job_id in waiting[:MAX_LOOKUPS]}
@@ -63,7 +63,12 @@ def gather(connection: sa.Connection, jobs: Sequence[Job]) -> list[Shown]:
     ]
 
 
+def _may_have_files(job: Job) -> bool:
+    # A retry goes on from files with gaps, which stay until it has others.
+    return job.status in _HAS_FILES or bool(job.gaps)
+
+
 def _message_of(connection: sa.Connection, job_id: str) -> tuple[str, str] | None:
-    # A callback of an earlier end may be on its way too.
-    rows = [r for r in outbox.of_job(connection, job_id) if r.actor in outbox.RUN_ACTORS]
+    # A callback of an earlier end may be on its way too, and slots may be asked to help.
+    rows = [r for r in outbox.of_job(connection, job_id) if r.actor in outbox.OWNERS]
     return (rows[-1].queue, rows[-1].id) if rows else None

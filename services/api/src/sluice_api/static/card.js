@@ -103,7 +103,7 @@ export class Card {
     if (job.waiting_for === "retry" && job.retry_at) step += `, at ${words.moment(job.retry_at)}`;
     this.fact.step.textContent = job.status === "FAILED" ? "failed" : step;
     const size = job.files.reduce((sum, file) => sum + file.bytes, 0);
-    if (size) this.fact.size.textContent = words.bytes(size);
+    if (size && !runs) this.fact.size.textContent = words.bytes(size);
     else if (runs && p.bytes) {
       const total = p.total_bytes ? ` of ${words.bytes(p.total_bytes)}` : "";
       this.fact.size.textContent = words.bytes(p.bytes) + total;

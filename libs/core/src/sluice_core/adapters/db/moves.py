@@ -22,12 +22,12 @@ from sluice_core.domain.tallies import canceled, of_run
 BATCH = 1000
 _ACTIVE = [s.value for s in ACTIVE]
 _VISIBLE = jobs.c.deleted_at.is_(None)
-#: What an ended job has and one that runs again has not.
+#: What an ended job has and one that runs again has not. Its files stay until others replace them,
+#: and so do the gaps that they have.
 _UNENDED: dict[str, Any] = {
     "finished_at": None,
     "expires_at": None,
     "sweep_at": None,
-    "gaps": None,
 }
 
 

@@ -70,7 +70,7 @@ jobs = sa.Table(
     sa.Column("error_code", sa.String(32)),
     sa.Column("error_class", sa.String(16)),
     sa.Column("error_message", Words(500)),
-    #: What a PARTIAL job is kept without, see `sluice_core.domain.gaps`.
+    #: What the files of a PARTIAL job are without, see `sluice_core.domain.gaps`.
     sa.Column("gaps", Json),
     sa.Column("traceparent", sa.String(64)),
     sa.Column("created_at", sa.Double, nullable=False),
