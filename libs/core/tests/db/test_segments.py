@@ -20,6 +20,7 @@ from sluice_core.adapters.db import (
     outbox,
     runs,
     segments,
+    steering,
     sweeps,
     vitals,
 )
@@ -281,6 +282,21 @@ def test_helpers_go_on_while_the_job_waits_for_its_next_run(
         assert told(c, helper, 0)
         assert finished(c, helper, 0)
         assert take(c, helper) == 1
+
+
+def test_a_paused_queue_of_help_alone_is_not_what_a_job_waits_for(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        run = run_at(c, Actor.TRANSCODE)
+        offer(c, run)
+        _, order = runs.hand_back(c, run, now=NOW)
+        steering.pause(c, "transcode.bulk", by="test", now=NOW)
+        standing = explain.standing(c, run.job.id)
+        assert standing is not None
+        assert standing.paused == frozenset()
+        steering.pause(c, order.queue, by="test", now=NOW)
+        standing = explain.standing(c, run.job.id)
+    assert standing is not None
+    assert standing.paused == {order.queue}
 
 
 def test_help_is_seen_as_work_and_never_as_the_job_s_own_run(engine: sa.Engine) -> None:

@@ -42,7 +42,9 @@ def standing(connection: sa.Connection, job_id: str) -> Standing | None:
         attempts=tuple(_attempt(r) for r in reversed(runs)),
         earlier_attempts=total - len(runs),
         orders=tuple(_order(r) for r in orders),
-        paused=frozenset(steering.paused(connection)) & {r.queue for r in orders},
+        # Nobody waits for help.
+        paused=frozenset(steering.paused(connection))
+        & {r.queue for r in orders if r.actor != Actor.HELP.value},
     )
 
 
