@@ -198,6 +198,7 @@ def test_collections_and_subscriptions_use_them_as_well(system, world):
 @pytest.mark.usefixtures("no_sites")
 def test_a_download_goes_on_with_what_is_kept_by_then(system, world):
     add_both(system)
+    world.reset()
     path = "/members/clips/5/five.mp4"
     world.control(path, skip=1, times=1, fail=404)
     failed = end_of(system, world, path)
