@@ -86,17 +86,19 @@ def _run_process(deps: StageDeps, told: Sequence[str], attempt_id: str) -> int:
         command, stdin=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        asked, needless = False, Needless(deps, attempt_id)
+        asked = killed = False
+        needless = Needless(deps, attempt_id)
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(POLL)
             if deps.drain.is_set() and not asked:
                 process.terminate()
                 asked = True
-            if needless.seconds() > PATIENCE:
+            if needless.seconds() > PATIENCE and not killed:
                 # Frozen, most likely: it would keep this worker's slot for as long.
                 log.error("lone_process_stuck", attempt_id=attempt_id, pid=process.pid)
                 process.kill()
+                killed = True
     finally:
         if process.poll() is None:
             process.kill()
