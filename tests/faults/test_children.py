@@ -15,13 +15,31 @@ from sluice_testing.waiting import until
 MIB = 1024 * 1024
 #: Counted losses after which a job runs alone, and the one there that ends it.
 LOSSES = 3
+#: Some seconds of encoding: who looks for the encoder finds it, on a busy machine too.
+SLOW = """
+[slow]
+title = "Pictures that take their time"
+kind = "video"
+format = "b"
+max_height = 160
+containers = ["mp4"]
+video_codecs = ["h264"]
+audio_codecs = ["aac"]
+video = { encoder = "libx264", crf = 20, speed = "medium" }
+audio = { encoder = "aac", bitrate = 64 }
+"""
 
 
 @pytest.fixture(scope="module")
 def system(world, tmp_path_factory):
-    allow = world.address()
-    folder = tmp_path_factory.mktemp("children") / "data"
-    with running(folder, SLUICE_EGRESS_ALLOW=allow) as started:
+    folder = tmp_path_factory.mktemp("children")
+    presets = folder / "presets.toml"
+    presets.write_text(SLOW)
+    with running(
+        folder / "data",
+        SLUICE_EGRESS_ALLOW=world.address(),
+        SLUICE_PRESETS_FILE=str(presets),
+    ) as started:
         yield started
 
 
@@ -111,7 +129,7 @@ def test_a_killed_fork_server_takes_its_children_along_and_no_tries(system, site
 
 def test_a_killed_encode_begins_anew_and_uses_up_no_try(system, site):
     worker = system.part("transcoder")
-    job = system.submit(site.url("/mp4/long.mp4"), preset="audio-opus")
+    job = system.submit(site.url("/mp4/long.mp4"), preset="slow")
     for how in (signal.SIGTERM, signal.SIGKILL):
         encoder = until(lambda: encoder_of(worker), timeout=30, every=0.001)
         encoder.suspend()
