@@ -15,6 +15,8 @@ from sluice_testing.waiting import until
 MIB = 1024 * 1024
 #: Counted losses after which a job runs alone, and the one there that ends it.
 LOSSES = 3
+#: Processor seconds after which an encoder is well beyond its start.
+OPENED = 0.3
 #: Some seconds of encoding: who looks for the encoder finds it, on a busy machine too.
 SLOW = """
 [slow]
@@ -132,9 +134,9 @@ def test_a_killed_encode_begins_anew_and_uses_up_no_try(system, site):
     job = system.submit(site.url("/mp4/long.mp4"), preset="slow")
     for how in (signal.SIGTERM, signal.SIGKILL):
         encoder = until(lambda: encoder_of(worker), timeout=30, every=0.001)
-        encoder.suspend()
+        # While it opens its input, it takes a SIGTERM for an end of that, and calls it invalid.
+        until(lambda e=encoder: e.cpu_times().user > OPENED, timeout=30, every=0.01)
         encoder.send_signal(how)
-        encoder.resume()
         psutil.wait_procs([encoder], timeout=10)
     [ended] = system.wait([job["id"]], timeout=90)
     assert (ended["status"], ended["error"]) == ("SUCCESS", None)
