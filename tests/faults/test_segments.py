@@ -31,13 +31,6 @@ audio = { encoder = "aac", bitrate = 64 }
 
 
 @pytest.fixture
-def site(world):
-    world.reset()
-    yield world
-    world.reset()
-
-
-@pytest.fixture
 def env(site, tmp_path):
     presets = tmp_path / "presets.toml"
     presets.write_text(PRESETS)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import click
 
+from sluice_cli.commands.many import one_by_one
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.exits import Exit, Stop
 from sluice_cli.table import print_json, print_rows
@@ -97,9 +98,12 @@ def add(
 def remove(hosts: tuple[str, ...], server: str | None, api_key: str | None) -> None:
     """Forget sites; holds from the next page or file that is fetched."""
     with connect(server, api_key) as api:
-        for host in hosts:
+
+        def act(host: str) -> str:
             api.remove(f"v1/sites/{quote(host, safe='')}")
-            click.echo(f"{host} removed")
+            return "removed"
+
+        one_by_one(hosts, act)
 
 
 @sites.command()
