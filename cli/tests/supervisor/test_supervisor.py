@@ -96,13 +96,29 @@ def test_a_deaf_part_is_killed_after_the_grace(running: Running) -> None:
 
 
 def test_a_second_signal_does_not_wait(running: Running) -> None:
-    running.start(running.part("api", DEAF), running.part("parser"), stop_grace=60.0)
+    running.start(running.part("api", DEAF), running.part("parser"), stop_grace=10 * PATIENCE)
     until(lambda: len(running.told("api")) == 2, timeout=PATIENCE, why="api is deaf")
     running.pid("parser")
     running.process.send_signal(signal.SIGINT)
     until(lambda: len(running.told("parser")) == 2, timeout=PATIENCE, why="the stop began")
     running.process.send_signal(signal.SIGINT)
-    assert running.wait(10) == 0
+    assert running.wait() == 0
+
+
+def test_a_second_signal_is_for_those_who_are_asked_later_too(running: Running) -> None:
+    parts = (
+        running.part("redis", DEAF, level=0),
+        running.part("api", DEAF),
+        running.part("parser"),
+    )
+    running.start(*parts, stop_grace=10 * PATIENCE)
+    until(lambda: len(running.told("redis")) == 2, timeout=PATIENCE, why="redis is deaf")
+    until(lambda: len(running.told("api")) == 2, timeout=PATIENCE, why="api is deaf")
+    running.pid("parser")
+    running.process.send_signal(signal.SIGINT)
+    until(lambda: len(running.told("parser")) == 2, timeout=PATIENCE, why="the stop began")
+    running.process.send_signal(signal.SIGINT)
+    assert running.wait() == 0
 
 
 def test_what_a_dead_part_left_behind_is_ended(running: Running) -> None:

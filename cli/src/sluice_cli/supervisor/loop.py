@@ -234,20 +234,21 @@ class Supervisor:
     # -- stop ------------------------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """Highest level first, each asked, then forced; a second signal forces at once."""
+        """Highest level first, each asked, then forced; a second signal forces all at once."""
+        # Taken before anyone is asked: whoever sees a part end may send the second one right away.
+        patience = self._signals
         for level in reversed(self._levels):
             members = [child for child in reversed(self._at(level)) if child.process]
             for child in members:
                 if child.process:
                     processes.terminate(child.process.pid)
-            self._await_end(members)
+            self._await_end(members, patience)
         deadline = time.monotonic() + ORPHAN_GRACE
         while processes.kill_orphans(self._pids()) and time.monotonic() < deadline:
             self._sleep(0.02)
 
-    def _await_end(self, members: list[Child]) -> None:
+    def _await_end(self, members: list[Child], patience: int) -> None:
         deadline = time.monotonic() + self._plan.stop_grace
-        patience = self._signals
         while any(self._alive(child) for child in members):
             if time.monotonic() > deadline or self._signals > patience:
                 self._force(members)
