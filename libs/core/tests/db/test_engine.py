@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +150,55 @@ def test_postgresql_full_of_connections(own_postgres: PostgresServer, opened: Op
     engine = opened(url.replace("postgres@", "guest@"))
     with pytest.raises(StoreAwayError, match="too many connections"), read(engine):
         pass
+
+
+#: What PgBouncer lets a client ask for at its start; of anything else it lets nobody in.
+TRACKED = {
+    *("user", "database", "application_name", "client_encoding"),
+    *("DateStyle", "TimeZone", "IntervalStyle", "standard_conforming_strings"),
+}
+
+
+def _first_words(server: socket.socket) -> set[str]:
+    """Names of what the first client of a PostgreSQL asks for at its start."""
+    server.settimeout(30)
+    client, _ = server.accept()
+    with client, client.makefile("rb") as words:
+        size, protocol = struct.unpack("!ii", words.read(8))
+        if protocol == 80877103:  # "may I encrypt?"
+            client.sendall(b"N")
+            size, protocol = struct.unpack("!ii", words.read(8))
+        asked = words.read(size - 8).split(b"\0")
+        return {name.decode() for name in asked[:-1:2] if name}
+
+
+def test_nothing_is_asked_of_a_session(opened: Opened) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(_first_words, server)
+        port = server.getsockname()[1]
+        engine = opened(f"postgresql+psycopg://someone@127.0.0.1:{port}/some")
+        with pytest.raises(StoreAwayError), read(engine):
+            pass
+        assert first.result(30) <= TRACKED
+
+
+@pytest.mark.parametrize("work", [read, write])
+def test_each_transaction_has_limits_of_its_own(
+    postgres_url: str, opened: Opened, work: Callable[[sa.Engine], Any]
+) -> None:
+    engine = opened(postgres_url, pool_size=1, patience=0.3)
+    for _ in range(2):
+        with work(engine) as c:
+            limits = [
+                c.execute(sa.text(f"SHOW {name}")).scalar_one()
+                for name in ("lock_timeout", "idle_in_transaction_session_timeout")
+            ]
+        assert limits == ["300ms", "1min"]
+    with engine.connect() as c:
+        # As the next client of a pooler would find the session.
+        session = c.connection.driver_connection
+        assert session is not None
+        assert session.execute("SHOW lock_timeout").fetchone() == ("0",)
 
 
 def test_a_lock_that_another_holds_is_waited_for_only_so_long(

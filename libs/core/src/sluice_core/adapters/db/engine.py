@@ -64,17 +64,19 @@ def open_engine(
 
 
 def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engine:
-    frozen = FROZEN_TIMEOUT * 1000
+    # A transaction pooler keeps nothing of a session, and refuses what asks for that at its start.
+    begin = (
+        f"BEGIN; SET LOCAL lock_timeout = {patience * 1000:.0f};"
+        f" SET LOCAL idle_in_transaction_session_timeout = {FROZEN_TIMEOUT * 1000}"
+    )
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT,
         connect_args={
-            "options": (
-                f"-c lock_timeout={patience * 1000:.0f}"
-                f" -c idle_in_transaction_session_timeout={frozen}"
-            ),
+            # The driver's own BEGIN would be another way to the server and back.
+            "autocommit": True,
             "connect_timeout": CONNECT_TIMEOUT,
             # A lost peer must not hold a worker for the kernel's two hours.
             "keepalives_idle": 10,
@@ -86,6 +88,11 @@ def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engi
         },
     )
     _renew_what_ended(engine)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(begin)
+
     return engine
 
 
