@@ -127,7 +127,7 @@ class TestKeys:
 def finished_job(app: Flask, client: Any, engine: sa.Engine, headers: dict[str, str]) -> Any:
     job = client.post("/v1/jobs", json=LINK, headers=headers).get_json()
     with write(engine) as connection:
-        run = factories._last_run(connection, job["id"], now=time.time())  # noqa: SLF001
+        run = factories.last_run(connection, job["id"], now=time.time())
         file = factories.artifact(run, "a.mp4")
         runs.succeed(
             connection, run, files=[file], fields={}, expires_at=time.time() + 60, now=time.time()

@@ -91,7 +91,7 @@ def test_a_collection_is_canceled_with_its_children(client: FlaskClient, engine:
     assert client.post(f"/v1/jobs/{parent.id}/cancel").status_code == 202
     shown = client.get(f"/v1/jobs/{parent.id}").get_json()
     assert shown["children"] == {
-        "total": 3, "success": 0, "failed": 0, "canceled": 3, "active": 0,
+        "total": 3, "success": 0, "partial": 0, "failed": 0, "canceled": 3, "active": 0,
     }  # fmt: skip
     listed = client.get(f"/v1/jobs?parent={parent.id}").get_json()["jobs"]
     assert {j["id"] for j in listed} == {c.id for c in children}

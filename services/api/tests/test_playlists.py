@@ -69,7 +69,7 @@ def package(app: Flask, engine: sa.Engine, headers: dict[str, str]) -> str:
     source = app.extensions[EXTENSION].settings.store.data_dir / "source"
     source.parent.mkdir(parents=True, exist_ok=True)
     with write(engine) as connection:
-        run = factories._last_run(connection, job["id"], now=now)  # noqa: SLF001
+        run = factories.last_run(connection, job["id"], now=now)
         files = []
         for name, (kind, content_type, text) in FILES.items():
             source.unlink(missing_ok=True)

@@ -18,8 +18,8 @@ from sluice_api.app import EXTENSION
 from sluice_api.deps import Deps
 from sluice_api.submit import Accepted, LostRaceError, Order, place
 from sluice_core.adapters import events
+from sluice_core.adapters.db import collections, outbox, runs
 from sluice_core.adapters.db import jobs as job_store
-from sluice_core.adapters.db import outbox
 from sluice_core.adapters.db.engine import open_engine, read, write
 from sluice_core.adapters.db.schema import jobs
 from sluice_core.domain import keys
@@ -131,7 +131,7 @@ def test_an_ended_job_stands_for_a_request_only_when_done(
     done = submit(client, "https://media.example/2").get_json()
     now = time.time()
     with write(engine) as connection:
-        run = factories._last_run(connection, done["id"], now=now)  # noqa: SLF001
+        run = factories.last_run(connection, done["id"], now=now)
         factories.finish(connection, run, now=now)
     before = client.get(done["links"]["self"]).get_json()["expires_at"]
     again = submit(client, "https://media.example/2")
@@ -139,6 +139,24 @@ def test_an_ended_job_stands_for_a_request_only_when_done(
     assert again.get_json()["status"] == "SUCCESS"
     assert again.get_json()["files"][0]["name"] == "film.mp4"
     assert again.get_json()["expires_at"] > before
+
+
+def test_a_collection_that_is_asked_for_again_keeps_its_entries(
+    client: FlaskClient, engine: sa.Engine
+) -> None:
+    parent = submit(client, "https://media.example/list").get_json()
+    now = time.time()
+    with write(engine) as connection:
+        run = factories.start_run(connection, parent["id"], now=now)
+        entries = [{"url": "https://media.example/entry", "key": "1"}]
+        [order] = collections.add_children(connection, run, entries, now=now)
+        runs.expanded(connection, run, fields={}, now=now)
+        factories.finish(connection, factories.last_run(connection, order.job_id), now=now)
+        factories.settle(connection, parent["id"], now=now)
+    again = submit(client, "https://media.example/list").get_json()
+    assert (again["id"], again["status"]) == (parent["id"], "SUCCESS")
+    entry = client.get(f"/v1/jobs/{order.job_id}").get_json()
+    assert entry["expires_at"] == again["expires_at"]
 
 
 def test_an_idempotency_key_means_one_job(client: FlaskClient, engine: sa.Engine) -> None:

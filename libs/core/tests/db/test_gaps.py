@@ -24,13 +24,18 @@ from sluice_core.domain.job import Job
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.plan import Plan, Source
 from sluice_core.domain.states import TERMINAL, Status
+from sluice_core.domain.view import job_view
 from sluice_testing.factories import (
     ERROR,
     NOW,
+    PLAN,
     artifact,
+    finish,
+    last_run,
     make_collection,
     make_job,
     run_at,
+    settle,
     start_run,
 )
 
@@ -47,8 +52,8 @@ FETCHED = Source(
 )
 
 
-def partial(c: sa.Connection) -> Job:
-    run = run_at(c, Actor.DOWNLOAD, allow_gaps=True)
+def partial(c: sa.Connection, run: claims.Claim | None = None) -> Job:
+    run = run or run_at(c, Actor.DOWNLOAD, allow_gaps=True)
     fields = {"sources": [FETCHED.to_json()]}
     runs.advance(c, run, to=Actor.TRANSCODE, fields=fields, now=NOW)
     run = start_run(c, run.job.id)
@@ -133,6 +138,25 @@ def test_a_retry_that_does_not_succeed_takes_no_file_and_no_gap_of_it(
         ended = jobs.get(c, job.id)
     assert ended is not None
     assert (ended.status in TERMINAL, ended.gaps) == (True, (GAP,))
+    # Files that nobody came for go at the end of the time that they were promised, and not before.
+    assert ended.expires_at == job.expires_at == NOW + 86_400
+    with write(engine) as c:
+        assert sweeps.expire_files(c, now=NOW + 86_399, limit=9) == 0
+        assert sweeps.expire_files(c, now=NOW + 86_400, limit=9) == 1
+        assert details.files_of(c, [job.id]) == {}
+        [sweep] = sweeps.begin_many(c, [job.id], now=NOW + 86_400)
+        assert had.key not in sweep.keep
+
+
+def test_nothing_of_a_job_that_runs_again_expires(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = partial(c)
+        moves.retry(c, job.id, now=NOW + 86_399)
+        assert sweeps.expire_files(c, now=NOW + 90_000, limit=9) == 0
+        assert len(details.files_of(c, [job.id])[job.id]) == 1
+        again = jobs.get(c, job.id)
+    assert again is not None
+    assert job_view(again)["expires_at"] is None
 
 
 def test_what_was_fetched_is_kept_for_a_time(engine: sa.Engine) -> None:
@@ -149,6 +173,45 @@ def test_what_was_fetched_is_kept_for_a_time(engine: sa.Engine) -> None:
         again = jobs.get(c, job.id)
     assert again is not None
     assert again.status is Status.PENDING
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ([], "of 1 entries 1 is there in part"),
+        ([True], "of 2 entries 1 is there in part"),
+        ([True, False], "of 3 entries 1 is there in part, 1 failed"),
+    ],
+)
+def test_a_collection_is_no_more_whole_than_its_entries(
+    engine: sa.Engine, others: list[bool], message: str
+) -> None:
+    with write(engine) as c:
+        parent, [child, *rest] = make_collection(c, 1 + len(others), allow_gaps=True)
+        runs.advance(c, start_run(c, child.id), to=Actor.DOWNLOAD, fields={"plan": PLAN}, now=NOW)
+        partial(c, start_run(c, child.id))
+        for other, well in zip(rest, others, strict=True):
+            end = finish if well else fail
+            end(c, last_run(c, other.id))
+        ended = settle(c, parent.id)
+        counts = details.child_counts(c, [parent.id])[parent.id]
+    assert ended is not None
+    assert ended.status is Status.PARTIAL
+    assert ended.error is not None
+    assert ended.error.message == message
+    assert (counts.partial, counts.success) == (1, sum(others))
+    assert counts.partial + counts.success + counts.failed == counts.total
+    # Its retry asks for what is missing of the entry, and makes it whole.
+    with write(engine) as c:
+        assert moves.retry(c, parent.id, now=NOW)
+        again = jobs.get(c, child.id)
+        assert again is not None
+        assert again.status is Status.DOWNLOADING
+        for one in (child, *(o for o, well in zip(rest, others, strict=True) if not well)):
+            finish(c, last_run(c, one.id))
+        whole = settle(c, parent.id)
+    assert whole is not None
+    assert (whole.status, whole.error) == (Status.SUCCESS, None)
 
 
 def test_entries_of_a_collection_are_asked_for_alike(engine: sa.Engine) -> None:

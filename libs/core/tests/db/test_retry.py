@@ -81,14 +81,6 @@ def test_a_collection_starts_its_bad_children_only(engine: sa.Engine) -> None:
         assert settle(c, job.id) is None
 
 
-def test_what_runs_again_does_not_expire(engine: sa.Engine) -> None:
-    with write(engine) as c:
-        job = make_job_in(c, Status.PARTIAL)
-        assert job.expires_at is not None
-        moves.retry(c, job.id, now=NOW)
-        assert _get(c, job.id).expires_at is None
-
-
 def test_a_collection_canceled_while_its_list_was_read(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.PARSE)
@@ -119,7 +111,7 @@ def test_retrying_one_child_opens_its_parent(engine: sa.Engine, from_status: Sta
         moves.retry(c, bad.id, now=NOW)
         opened = _get(c, parent.id)
         assert (opened.status, opened.waiting_for) == (Status.DOWNLOADING, WaitingFor.CHILDREN)
-        assert (opened.error, opened.finished_at, opened.expires_at) == (None, None, None)
+        assert (opened.error, opened.finished_at) == (None, None)
         run = start_run(c, bad.id)
         for stage in (Actor.DOWNLOAD, Actor.TRANSCODE):
             runs.advance(c, run, to=stage, fields={}, now=NOW)

@@ -105,9 +105,9 @@ def test_when_it_starts() -> None:
 
 def test_children() -> None:
     job = replace(JOB, waiting_for=WaitingFor.CHILDREN, expansion_done=True)
-    counts = ChildCounts(total=9, success=4, failed=2, canceled=1, active=2)
+    counts = ChildCounts(total=10, success=4, partial=1, failed=2, canceled=1, active=2)
     said = told(job, children=counts)
-    assert "2 are under way, 4 done, 2 failed and 1 canceled" in said[1]
+    assert "2 are under way, 4 done, 1 done in part, 2 failed and 1 canceled" in said[1]
     assert not any("orders it anew" in words for words in said)
 
 

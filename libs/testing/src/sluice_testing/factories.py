@@ -130,7 +130,7 @@ def make_job_in(connection: sa.Connection, status: Status, *, now: float = NOW) 
         return make_job(connection, now=now)
     if status is Status.PARTIAL:
         parent, (good, bad) = make_collection(connection, 2, now=now)
-        finish(connection, _last_run(connection, good.id, now=now), now=now)
+        finish(connection, last_run(connection, good.id, now=now), now=now)
         fail(connection, start_run(connection, bad.id, now=now), now=now)
         settled = settle(connection, parent.id, now=now)
         if settled is None:
@@ -152,10 +152,10 @@ def make_job_in(connection: sa.Connection, status: Status, *, now: float = NOW) 
     return run.job
 
 
-def _last_run(connection: sa.Connection, job_id: str, *, now: float) -> claims.Claim:
-    """Bring a PENDING job to its transcode run."""
+def last_run(connection: sa.Connection, job_id: str, *, now: float = NOW) -> claims.Claim:
+    """Bring a job that waits for a worker to its transcode run."""
     run = start_run(connection, job_id, now=now)
-    for to in STAGES[1:]:
+    for to in STAGES[STAGES.index(run.job.stage) + 1 :]:
         runs.advance(connection, run, to=to, fields={}, now=now)
         run = start_run(connection, job_id, now=now)
     return run

@@ -197,8 +197,9 @@ class ProgressModel(BaseModel):
 
 
 class ChildrenModel(BaseModel):
-    total: int
+    total: int = Field(description="All others add up to it.")
     success: int
+    partial: int = Field(description="Kept, although something of the media is missing.")
     failed: int
     canceled: int
     active: int

@@ -173,7 +173,7 @@ def _pool(workers: int | None) -> str:
 def _children(counts: ChildCounts) -> str:
     return (
         f"Of {counts.total} children {counts.active} are under way, {counts.success} done,"
-        f" {counts.failed} failed and {counts.canceled} canceled."
+        f" {counts.partial} done in part, {counts.failed} failed and {counts.canceled} canceled."
     )
 
 

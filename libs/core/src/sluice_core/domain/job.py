@@ -148,13 +148,15 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ChildCounts:
-    """Children of a collection by state."""
+    """Children of a collection by state; all but `total` add up to it."""
 
     total: int = 0
     success: int = 0
     failed: int = 0
     canceled: int = 0
     active: int = 0
+    #: Media that is kept although something of it is missing.
+    partial: int = 0
 
 
 _RUNNING_WORDS = {

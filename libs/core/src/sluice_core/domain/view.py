@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from sluice_core.domain.job import Artifact, ChildCounts, Job, Progress, words_for
 from sluice_core.domain.members import members
-from sluice_core.domain.states import Status
+from sluice_core.domain.states import TERMINAL, Status
 
 #: Where jobs live in the API; links are absolute paths, so that they hold behind any host name.
 BASE = "/v1/jobs"
@@ -65,7 +65,8 @@ def job_view(
         "created_at": timestamp(job.created_at),
         "updated_at": timestamp(job.updated_at),
         "finished_at": timestamp(job.finished_at),
-        "expires_at": timestamp(job.expires_at),
+        # While it runs nothing of it expires.
+        "expires_at": timestamp(job.expires_at) if job.status in TERMINAL else None,
         "links": {
             "self": self_link,
             "events": f"{self_link}/events",

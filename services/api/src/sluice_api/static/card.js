@@ -197,7 +197,7 @@ export class Card {
   }
 
   showChildren(job) {
-    const { total, success, failed, active } = job.children;
+    const { total, success, partial, failed, active } = job.children;
     if (!total) return;
     if (!this.kids) {
       this.kids = make("div", "kids");
@@ -209,7 +209,7 @@ export class Card {
       this.kids.append(this.toggle);
       this.element.append(this.kids);
     }
-    const parts = [`${total} entries`, success && `${success} done`, active && `${active} to go`, failed && `${failed} failed`];
+    const parts = [`${total} entries`, success && `${success} done`, partial && `${partial} done in part`, active && `${active} to go`, failed && `${failed} failed`];
     this.toggle.firstChild.textContent = parts.filter(Boolean).join(", ");
   }
 

@@ -157,7 +157,7 @@ def outcome_of(
         words = f"only the first {truncated} entries were taken"
         return Status.PARTIAL, JobError("too_many_entries", "permanent", words)
     missing = _missing(counts)
-    if counts.success:
+    if counts.success or counts.partial:
         return Status.PARTIAL, JobError("incomplete", "permanent", missing)
     if not counts.total:
         return Status.FAILED, JobError("no_media", "permanent", "the collection is empty")
@@ -165,8 +165,9 @@ def outcome_of(
 
 
 def _missing(counts: ChildCounts) -> str:
-    """E.g. "of 8 entries 1 failed, 2 canceled"."""
-    parts = ((counts.failed, "failed"), (counts.canceled, "canceled"))
+    """E.g. "of 8 entries 1 is there in part, 1 failed, 2 canceled"."""
+    in_part = "is there in part" if counts.partial == 1 else "are there in part"
+    parts = ((counts.partial, in_part), (counts.failed, "failed"), (counts.canceled, "canceled"))
     words = ", ".join(f"{number} {what}" for number, what in parts if number)
     return f"of {counts.total} entries {words}"
 

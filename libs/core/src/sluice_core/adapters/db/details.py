@@ -31,7 +31,8 @@ def child_counts(connection: sa.Connection, parent_ids: Sequence[str]) -> dict[s
 def _counts(of: dict[Status, int]) -> ChildCounts:
     return ChildCounts(
         total=sum(of.values()),
-        success=of.get(Status.SUCCESS, 0) + of.get(Status.PARTIAL, 0),
+        success=of.get(Status.SUCCESS, 0),
+        partial=of.get(Status.PARTIAL, 0),
         failed=of.get(Status.FAILED, 0),
         canceled=of.get(Status.CANCELED, 0),
         active=sum(n for s, n in of.items() if s in ACTIVE),

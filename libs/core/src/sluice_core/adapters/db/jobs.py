@@ -130,9 +130,11 @@ def attempts_of(connection: sa.Connection, job_id: str) -> list[sa.Row[Any]]:
 
 
 def extend_expiry(connection: sa.Connection, job_id: str, expires_at: float) -> None:
-    """A finished job that was asked for again stays as long as a new one would."""
-    connection.execute(
-        sa.update(jobs)
-        .where(jobs.c.id == job_id, jobs.c.expires_at < expires_at)
-        .values(expires_at=expires_at)
-    )
+    """A finished job that was asked for again stays as long as a new one would, children too."""
+    # A parent's row is locked before its children's, as everywhere.
+    for which in (jobs.c.id == job_id, jobs.c.parent_id == job_id):
+        connection.execute(
+            sa.update(jobs)
+            .where(which, jobs.c.expires_at < expires_at)
+            .values(expires_at=expires_at)
+        )

@@ -23,10 +23,9 @@ BATCH = 1000
 _ACTIVE = [s.value for s in ACTIVE]
 _VISIBLE = jobs.c.deleted_at.is_(None)
 #: What an ended job has and one that runs again has not. Its files stay until others replace them,
-#: and so do the gaps that they have.
+#: and so do the gaps that they have and the time that they have left.
 _UNENDED: dict[str, Any] = {
     "finished_at": None,
-    "expires_at": None,
     "sweep_at": None,
 }
 

@@ -129,11 +129,11 @@ def done_many(connection: sa.Connection, sweeps: Sequence[Sweep]) -> None:
 
 
 def expire_files(connection: sa.Connection, *, now: float, limit: int) -> int:
-    """Drop the files of jobs whose time is over; returns how many jobs."""
+    """Drop the files of ended jobs whose time is over; returns how many jobs."""
     # Locked: one that is asked for again just now is kept.
     query = (
         sa.select(jobs.c.id)
-        .where(jobs.c.expires_at <= now)
+        .where(jobs.c.expires_at <= now, jobs.c.status.in_(_TERMINAL))
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
