@@ -201,6 +201,16 @@ def test_each_transaction_has_limits_of_its_own(
         assert session.execute("SHOW lock_timeout").fetchone() == ("0",)
 
 
+def test_upkeep_may_do_without_a_transaction(postgres_url: str, opened: Opened) -> None:
+    engine = opened(postgres_url, pool_size=1)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
+        c.exec_driver_sql("VACUUM")
+    with write(engine) as c:
+        c.exec_driver_sql("CREATE TABLE kept (id integer)")
+    with read(engine) as c:
+        assert c.execute(sa.text("SELECT count(*) FROM kept")).scalar_one() == 0
+
+
 def test_a_lock_that_another_holds_is_waited_for_only_so_long(
     database_url: str, opened: Opened
 ) -> None:

@@ -91,7 +91,9 @@ def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engi
 
     @event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(begin)
+        # Whoever asks for none, as upkeep must, gets none.
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql(begin)
 
     return engine
 
