@@ -21,7 +21,7 @@ SOURCES := $(wildcard libs/*/src services/*/src cli/src)
 ARGS ?=
 # What `make chaos` breaks, and when.
 SEED ?= 1
-# Test processes: one for each core.
+# Test processes; `auto`, with few cores, are more than there are cores: see conftest.py.
 JOBS ?= auto
 
 help: ## Show this list

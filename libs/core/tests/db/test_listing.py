@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -47,8 +48,13 @@ def job_at(n: int) -> dict[str, Any]:
     }
 
 
+@cache
+def all_jobs() -> list[dict[str, Any]]:
+    return list(map(job_at, range(JOBS)))
+
+
 def fill(engine: sa.Engine, numbers: range) -> None:
-    made = [job_at(n) for n in numbers]
+    made = all_jobs()[numbers.start : numbers.stop]
     entries = [entry_of(j["id"], preset=j["preset"], url=j["url"], title=j["title"]) for j in made]
     terms = [{"term": t, "job_id": e["job_id"]} for e in entries for t in terms_in(e)]
     with write(engine) as c:
@@ -127,6 +133,12 @@ FORMS = {
 }
 
 
+@cache
+def right_of(form: str) -> list[str]:
+    """Ids of what fits a form, the newest first."""
+    return [job["id"] for job in reversed(all_jobs()) if fits(job, FORMS[form])]
+
+
 def fits(job: dict[str, Any], where: Filter) -> bool:
     """Said once more, the long way."""
     title, link = job["title"], job["url"]
@@ -159,7 +171,7 @@ def test_every_page_is_that_of_the_filter(
     for module in (sources, listing):
         monkeypatch.setattr(module, "SHORT", short)
     where = FORMS[form]
-    right = [j["id"] for j in map(job_at, reversed(range(JOBS))) if fits(j, where)]
+    right = right_of(form)
     # The first pages, one in the middle, and the last.
     for at in sorted({0, PAGE, 2 * PAGE, len(right) // 2, max(0, len(right) - 3), len(right)}):
         before = right[at - 1] if 0 < at <= len(right) else None

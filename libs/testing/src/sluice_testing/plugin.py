@@ -8,7 +8,12 @@ import pytest
 
 from sluice_testing.certificates import certificate
 from sluice_testing.clips import make, media
-from sluice_testing.database import database_url, engine, sqlite_template
+from sluice_testing.database import (
+    database_url,
+    engine,
+    sqlite_template,
+    statements_compiled_once,
+)
 from sluice_testing.fixtures_site import sample_site
 from sluice_testing.parts import parts
 from sluice_testing.postgres import own_postgres, postgres_server, postgres_url
@@ -36,6 +41,7 @@ __all__ = [
     "s3_url",
     "sample_site",
     "sqlite_template",
+    "statements_compiled_once",
     "storage",
     "weed_server",
 ]
