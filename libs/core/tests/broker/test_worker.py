@@ -182,6 +182,64 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_worker_goes_on(r
     assert rig.dead[1][0] == b"\xff\xfe not json"
 
 
+GOOD_ARGS = {"job": "a", "epoch": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kwargs": {}},
+        {"kwargs": {"job": "a"}},
+        {"kwargs": {**GOOD_ARGS, "more": 1}},
+        *(
+            {"kwargs": {**GOOD_ARGS, "job": job}}
+            for job in (7, None, "", "a\0b", "\ud800", "a" * 65)
+        ),
+        *({"kwargs": {**GOOD_ARGS, "epoch": epoch}} for epoch in ("1", 1.5, None, True, -1, 2**31)),
+        *({"kwargs": {**GOOD_ARGS, "traceparent": place}} for place in (7, "a\0b", "a" * 513)),
+        {"args": ["a", 1], "kwargs": {}},
+        {"message_timestamp": "yesterday"},
+        {"message_timestamp": 2**53},
+    ],
+    ids=str,
+)
+def test_what_no_actor_could_take_is_never_given_to_one(rig, change):
+    given = []
+
+    def run(job, epoch, traceparent=None):
+        given.append((job, epoch, traceparent))
+
+    rig.worker(run, requeue_pause=0.0)
+    _place(rig, b"bad", {**json.loads(_message("bad")), "kwargs": GOOD_ARGS, **change})
+    _place(rig, b"good", {**json.loads(_message("good")), "kwargs": GOOD_ARGS})
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    assert given == [("a", 1, None)]
+    [(_, reason)] = rig.dead
+    assert reason.startswith("unreadable message: ")
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"a\0b", b"x" * 65], ids=repr)
+def test_a_message_by_another_name_than_an_id_holds_up_nobody(rig, name):
+    given = []
+    worker = rig.worker(lambda job: given.append(job), threads=2, start=False)
+    _place(rig, name, json.loads(_message("odd")))
+    rig.publish("first", "second")
+    worker.start()
+    rig.stack.callback(worker.stop)
+    until(lambda: sorted(given) == ["first", "second"])
+    until(lambda: rig.client.exists(f"dramatiq:{Q}.msgs") == 0)
+    assert [reason for _, reason in rig.dead] == ["unreadable message: its id is none"]
+    until(lambda: not worker.running)
+    assert worker.healthy().ok
+    assert rig.broker.stats([Q])[Q].in_flight == 0
+
+
+def _place(rig, name, message):
+    """Into Redis by another hand than ours."""
+    rig.client.hset(f"dramatiq:{Q}.msgs", name, json.dumps(message))
+    rig.client.rpush(f"dramatiq:{Q}", name)
+
+
 def test_a_dead_letter_that_could_not_be_recorded_is_not_lost(rig):
     tries = []
 

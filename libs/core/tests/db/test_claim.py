@@ -81,6 +81,15 @@ def test_late_and_doubled_messages_win_nothing(engine: sa.Engine) -> None:
         assert _claim(c, Actor.PARSE, replace(message, epoch=run.job.epoch)) is None
 
 
+def test_a_message_that_a_stranger_named_is_claimed_once_as_any(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        message = replace(message_of(next_order(c, make_job(c).id)), id="m" * 36)
+        claim = _claim(c, Actor.PARSE, message)
+        assert claim is not None
+        assert [attempt.message_id for attempt in jobs.attempts_of(c, claim.job.id)] == ["m" * 26]
+        assert _claim(c, Actor.PARSE, message) is None
+
+
 def test_a_deleted_job_is_not_claimed(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job(c)

@@ -75,16 +75,18 @@ def test_a_message_of_a_deleted_job_starts_nothing(rig):
     assert rig.letters() == []
 
 
-def test_a_message_of_an_unknown_job_becomes_a_dead_letter(rig):
+@pytest.mark.parametrize("job_id", ["0" * 26, "3f2b8c1e-0000-4000-8000-000000000000"])
+def test_a_message_of_an_unknown_job_becomes_a_dead_letter(rig, job_id):
     _, message = rig.job_at()
-    rig.run(never, replace(message, job_id="0" * 26))
+    rig.run(never, replace(message, job_id=job_id))
     (letter,) = rig.letters()
     assert (letter.reason, letter.job_id, letter.queue) == (
         "unknown job",
-        "0" * 26,
+        job_id[:26],
         "download.default",
     )
     assert message.id in letter.payload
+    assert job_id in letter.payload
 
 
 def test_a_message_of_another_stage_starts_nothing(rig):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from ulid import ULID
+
+_FORM = re.compile(r"[0-9A-Z]{26}")
 
 
 def new_id() -> str:
     """26 characters, upper-case letters and digits; safe in paths, addresses and file names."""
     return str(ULID())
+
+
+def is_id(text: str) -> bool:
+    """Whether it could be one of ours."""
+    return _FORM.fullmatch(text) is not None
 
 
 def id_at(moment: float) -> str:

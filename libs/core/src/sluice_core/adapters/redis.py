@@ -76,6 +76,8 @@ def connect(
             url,
             db_offset=db_offset,
             decode_responses=decode,
+            # No byte that somebody put there may raise. A name goes back as it came.
+            encoding_errors="replace" if decode else "surrogateescape",
             socket_timeout=socket_timeout,
             socket_connect_timeout=CONNECT_TIMEOUT,
             health_check_interval=HEALTH_CHECK_INTERVAL,

@@ -157,7 +157,7 @@ def _drop(deps: StageDeps, message: claims.Message) -> _Why:
             queue=message.queue,
             job_id=message.job_id,
             reason="unknown job",
-            payload=f"message {message.id}, epoch {message.epoch}",
+            payload=f"message {message.id}, job {message.job_id}, epoch {message.epoch}",
             now=deps.clock(),
         )
         return _Why.UNKNOWN

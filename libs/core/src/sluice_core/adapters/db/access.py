@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import api_keys
 from sluice_core.adapters.db.upsert import insert_or_ignore
-from sluice_core.adapters.ids import new_id
+from sluice_core.adapters.ids import is_id, new_id
 from sluice_core.domain.errors import ConfigError
 
 #: Lets people and secret scanners tell what a leaked text is.
@@ -183,7 +183,12 @@ def lookup(connection: sa.Connection, text: str) -> ApiKey | None:
 
 
 def get_open(connection: sa.Connection, key_id: str) -> ApiKey | None:
-    """The key with this id, or None when it was revoked or never was."""
+    """The key with this id, or None when it was revoked or never was.
+
+    Strangers name it, in tickets and cookies: not every database takes any text.
+    """
+    if not is_id(key_id):
+        return None
     return _open_key(connection, api_keys.c.id == key_id)
 
 

@@ -110,7 +110,8 @@ attempts = sa.Table(
     #: The epoch that the claim gave this run; of a help, the one that the job had.
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("worker", sa.String(128), nullable=False),
-    sa.Column("message_id", _Id, nullable=False),
+    #: Cut where a stranger chose it.
+    sa.Column("message_id", Words(26), nullable=False),
     sa.Column("queue", sa.String(64), nullable=False),
     sa.Column("published_at", sa.Double),
     sa.Column("publishes", sa.Integer, nullable=False, server_default="0"),
@@ -221,7 +222,8 @@ dead_letters = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("queue", sa.String(64), nullable=False),
-    sa.Column("job_id", _Id, index=True),
+    #: As a message names it: cut where no job can have that id.
+    sa.Column("job_id", Words(26), index=True),
     #: One sentence, or `<error code>: <message>`.
     sa.Column("reason", Words(500), nullable=False),
     #: The message as it came, cut at 2,000 characters.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import structlog
 from dramatiq.broker import MessageProxy
 from dramatiq.errors import ActorNotFound, ConnectionClosed, DecodeError
-from dramatiq.message import Message
 from dramatiq.worker import _WorkQueueItem
 
 from sluice_core.adapters.redis import call
 from sluice_core.domain.errors import BrokerAwayError
 from sluice_core.domain.lanes import RESERVED_FROM, Actor, Lane, queue_name
+from sluice_core.runtime.broker.incoming import check_call, decode
 from sluice_core.runtime.broker.names import private_wake_key, wake_key
 from sluice_core.runtime.broker.scripts import Settle
 
@@ -193,8 +193,9 @@ class Consumer(Thread):
 
     def _hand_over(self, queue: str, message_id: str, data: bytes, tries: int) -> None:
         try:
-            message = _decode(queue, message_id, data, tries)
+            message = decode(queue, message_id, data, tries)
             actor = self._broker.get_actor(message.actor_name)
+            check_call(actor, message, data)
         except DecodeError as exc:
             self._bury(queue, message_id, data, f"unreadable message: {exc}")
         except ActorNotFound:
@@ -212,21 +213,3 @@ class Consumer(Thread):
             what, delay = Settle.BACK, _LAST_PAUSE
         self._slots.release(message_id)
         self._settler.settle(what, queue, message_id, delay=delay)
-
-
-def _decode(queue: str, message_id: str, data: bytes, tries: int) -> Message[object]:
-    """The message as the worker threads need it.
-
-    Queue and id are those it was fetched by, whatever it says itself: it is settled by them.
-
-    Raises:
-        DecodeError: it is no message.
-
-    """
-    message = Message.decode(data)
-    if not isinstance(message.actor_name, str) or not isinstance(message.kwargs, dict):
-        raise DecodeError("no actor or no named arguments", data, None)
-    if not isinstance(message.options, dict):
-        raise DecodeError("options are no mapping", data, None)
-    options = {"redis_message_id": message_id, "tries": tries}
-    return message.copy(queue_name=queue, message_id=message_id, options=options)
