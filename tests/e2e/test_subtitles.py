@@ -30,6 +30,17 @@ def test_the_languages_that_were_asked_for_are_kept(system, world):
     assert texts == served
 
 
+def test_languages_that_look_alike_are_kept_apart(system, world):
+    languages = ["zh-Hans", "zh_Hans", "zh-hans"]
+    page = f"/pages/video?subtitles={','.join(languages)}&media=/mp4/small.mp4"
+    job = system.submit(world.url(page), preset="original", subtitles=languages)
+    [job] = system.wait([job["id"]])
+    assert (job["status"], job["error"]) == ("SUCCESS", None)
+    texts = {system.download(job, number) for number in (1, 2, 3)}
+    assert texts == {httpx.get(world.url(f"/subtitles/{name}.vtt")).content for name in languages}
+    assert len({file["name"].lower() for file in job["files"]}) == 4
+
+
 def test_one_that_is_missing_is_named_and_the_video_is_kept(system, world):
     world.control("/subtitles/de.vtt", fail=404)
     job = system.submit(world.url(PAGE), preset="original", subtitles=["de", "fr"], force=True)

@@ -63,6 +63,20 @@ def test_each_class_of_failure_gets_what_it_deserves(system, site):
     assert letters(system) == {jobs[unknown]["id"]}
 
 
+def test_storage_that_is_away_costs_nobody_the_subtitles(system, site):
+    site.control("/subtitles/en.vtt", latency=3)
+    page = site.url("/pages/video?subtitles=en&media=/mp4/small.mp4")
+    job = system.submit(page, preset="original", subtitles=["en"])
+    until(lambda: site.stats("/subtitles/en.vtt").requests, timeout=40, every=0.02)
+    storage, elsewhere = system.data / "storage", system.data / "elsewhere"
+    storage.rename(elsewhere)
+    until(lambda: system.outcomes(job, "download")[:1] == ["retry"], timeout=40)
+    elsewhere.rename(storage)
+    [ended] = system.wait([job["id"]], timeout=60)
+    assert (ended["status"], ended["error"]) == ("SUCCESS", None)
+    assert [file["kind"] for file in ended["files"]] == ["video", "subtitle"]
+
+
 def crash_child(system, job, number):
     """A fault of the child's own, which nobody has a code for."""
     query = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +34,12 @@ from sluice_downloader.meter import Meter
 log = structlog.get_logger(__name__)
 
 _INFO_LIMIT = 32 * 1024 * 1024
+#: What a file is not named by: on some disks large and small letters are the same.
+_ODD = re.compile(r"[^a-z0-9-]")
+#: Characters of a format's id that its file is named by, and of the digest that tells ids apart.
+MAX_ID, DIGEST = 48, 16
+#: What is no fault of a site's: the run ends, and is tried again as others are.
+_OUR_OWN = frozenset({"disk_full", "storage_error", "hard_time_limit"})
 #: Files of subtitles for one media: a pattern of languages may name hundreds.
 MAX_SUBTITLES = 100
 #: Of the languages beyond, those that are named, each in so many characters.
@@ -108,8 +116,16 @@ def read_info(run: Run, plan: Plan) -> dict[str, Any]:
 
 def local_path(run: Run, track: Track) -> Path:
     """Where the finished track lies in the scratch folder; beside it, yt-dlp's partial state."""
-    safe = "".join(c if c.isalnum() else "_" for c in track.format_id)[:64]
-    return run.scratch / f"{safe}.{track.kind}{scratch.TRACK_SUFFIX}"
+    return run.scratch / f"{plain_id(track.format_id)}.{track.kind}{scratch.TRACK_SUFFIX}"
+
+
+def plain_id(format_id: str) -> str:
+    """A name that no file system refuses, and that no other id has."""
+    plain = _ODD.sub("_", format_id)[:MAX_ID]
+    if plain == format_id:
+        return plain
+    digest = hashlib.sha256(format_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{plain}_{digest[:DIGEST]}"
 
 
 def fetch(
@@ -241,7 +257,7 @@ def fetch_subtitles(
                 media_child.call(run, server, request, on_event=lambda _event: None)
             sources.append(keep(run, track))
         except SluiceError as exc:
-            if exc.code in ("disk_full", "hard_time_limit"):
+            if exc.code in _OUR_OWN:
                 raise
             log.warning("subtitles_missing", language=language, code=exc.code, reason=exc.message)
             sources.append(Source(track.format_id, SUBTITLE, "", 0, track.ext, missing=exc.code))

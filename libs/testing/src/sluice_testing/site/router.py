@@ -84,7 +84,7 @@ def _table(*rows: tuple[str, _Route]) -> tuple[tuple[re.Pattern[str], _Route], .
 _ROUTES = _table(
     (r"/", page_routes.index),
     (r"/pages/video", page_routes.video),
-    (r"/subtitles/([a-z-]{1,8})\.vtt", page_routes.subtitles),
+    (r"/subtitles/([A-Za-z_-]{1,16})\.vtt", page_routes.subtitles),
     (r"/pages/og", page_routes.open_graph),
     (r"/pages/titled", page_routes.titled),
     (r"/pages/text", page_routes.text),
