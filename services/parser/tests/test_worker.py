@@ -9,6 +9,7 @@ from sluice_parser.worker import child_entry, described, track_of
         ({"vcodec": "h264", "acodec": "aac", "filesize": 9}, "muxed", 9),
         ({"vcodec": "h264", "acodec": "none", "filesize_approx": 7.5}, "video", 7),
         ({"vcodec": "none", "acodec": "mp4a"}, "audio", None),
+        ({"filesize": 10**400, "filesize_approx": float("inf")}, "muxed", None),
         ({}, "muxed", None),  # a direct file: nothing is known before it is here
     ],
 )
@@ -27,3 +28,4 @@ def test_entries_are_told_apart_by_link_and_place():
 
 def test_what_the_site_does_not_say_is_left_as_it_was():
     assert described({"title": "t", "duration": None}) == {"title": "t"}
+    assert described({"duration": float("nan")}) == {}

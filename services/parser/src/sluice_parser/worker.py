@@ -14,6 +14,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import work_key
 from sluice_core.domain.plan import Plan, Track
 from sluice_core.domain.presets import Preset, load_presets
+from sluice_core.domain.told import seconds_of, size_of
 from sluice_core.runtime import media_child, sites, worker
 from sluice_core.runtime.children import ForkServer, Preforked
 from sluice_core.runtime.deps import StageDeps
@@ -138,16 +139,18 @@ def track_of(fmt: Mapping[str, Any]) -> Track:
     """A chosen format of yt-dlp's as a track of ours."""
     video, audio = fmt.get("vcodec"), fmt.get("acodec")
     kind = "audio" if video == "none" else "video" if audio == "none" else "muxed"
-    size = fmt.get("filesize") or fmt.get("filesize_approx")
     return Track(
         format_id=str(fmt["format_id"]),
         kind=kind,
         ext=str(fmt.get("ext") or "bin"),
-        bytes=int(size) if size else None,
+        bytes=size_of(fmt.get("filesize")) or size_of(fmt.get("filesize_approx")),
     )
 
 
 def described(found: Mapping[str, Any]) -> dict[str, Any]:
     """Columns that people see; what the site does not say stays as it was."""
-    names = ("title", "extractor", "duration", "thumbnail")
-    return {name: found[name] for name in names if found.get(name) is not None}
+    names = ("title", "extractor", "thumbnail")
+    fields = {name: found.get(name) for name in names} | {
+        "duration": seconds_of(found.get("duration"))
+    }
+    return {name: value for name, value in fields.items() if value is not None}

@@ -196,6 +196,19 @@ def test_transfers_that_end_badly_have_codes(sample_site, child, path, control, 
     assert child.code(child.fetch, info) == code
 
 
+@pytest.mark.parametrize(
+    ("link", "liar"),
+    [(f"/big/{2 * MIB}.mp4", f"/big/{2 * MIB}.mp4"), ("/hls/ts/master.m3u8", "/hls/ts/*.ts")],
+)
+def test_a_size_that_no_media_has_is_not_told(sample_site, child, link, liar):
+    info = child.info(sample_site.url(link))
+    sample_site.control(liar, length="huge")
+    assert child.code(child.fetch, info) == "incomplete"
+    told = [event["total"] for event in child.events if event["event"] == "progress"]
+    assert told
+    assert set(told) == {None}
+
+
 def test_rate_limit_is_not_hammered(sample_site, child):
     info = child.info(sample_site.url("/hls/many/10.m3u8"))
     path = _segments(info)[3]

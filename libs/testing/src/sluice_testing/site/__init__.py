@@ -71,7 +71,8 @@ the query wins. Sizes are bytes of the response's body, times are seconds:
   nothing happens to a body that is no longer than N
 - `ends=N` closes where N bytes of the whole are out, whichever part of it is asked for; below 1 it
   is a share
-- `length=chunked`, `length=close` no Content-Length, `length=wrong` one that is no number;
+- `length=chunked`, `length=close` no Content-Length, `length=wrong` one that is no number,
+  `length=huge` one that no media has;
   `ranges=no` answers a Range with 200
 - `change=N` other content (ETag, size, bytes) under the address from the N-th request on
 - `html=1` a page in place of the media; `type=` another Content-Type

@@ -39,7 +39,7 @@ class Behaviour:
     #: 1 it is a share.
     ends: float | None = None
     #: "exact" (Content-Length), "chunked" or "close" (delimited by the end of the connection);
-    #: "wrong" as that, beside a Content-Length that is no number.
+    #: "wrong" and "huge" as that, beside a Content-Length that is no number, or far too large.
     length: str = "exact"
     #: Whether a Range is honoured; if not, it is answered by 200 and the whole body.
     ranges: bool = True
@@ -70,8 +70,8 @@ class Behaviour:
             return int(params[name]) if name in params else None
 
         length = params.get("length", "exact")
-        if length not in {"exact", "chunked", "close", "wrong"}:
-            raise ValueError("length is exact, chunked, close or wrong")
+        if length not in {"exact", "chunked", "close", "wrong", "huge"}:
+            raise ValueError("length is exact, chunked, close, wrong or huge")
         throttle = float(params["throttle"]) if "throttle" in params else None
         if throttle is not None and throttle <= 0:
             raise ValueError("throttle is above zero")

@@ -62,7 +62,7 @@ def choose_part(reply: Reply, behaviour: Behaviour, asked: Conditions) -> Part:
 
 
 def choose_framing(part: Part, behaviour: Behaviour, asked: Conditions) -> str:
-    """How the end of the body is told: "exact", "chunked", "close" or "wrong"."""
+    """How the end of the body is told: "exact", "chunked", "close", "wrong" or "huge"."""
     kind = behaviour.length
     if part.length is None and kind == "exact":
         kind = "chunked"
@@ -78,6 +78,8 @@ def head_bytes(
         headers.append(("Content-Length", str(part.length)))
     elif framing == "wrong":
         headers.append(("Content-Length", "many"))
+    elif framing == "huge":
+        headers.append(("Content-Length", str(10**400)))
     elif framing == "chunked":
         headers.append(("Transfer-Encoding", "chunked"))
     if reply.ranges:

@@ -222,7 +222,7 @@ class SiteHandler(BaseHTTPRequestHandler):
         part = choose_part(reply, behaviour, conditions)
         framing = choose_framing(part, behaviour, conditions)
         cut = behaviour.cut(start=part.start, size=reply.body.size)
-        if framing in {"close", "wrong"} or cut is not None:
+        if framing in {"close", "wrong", "huge"} or cut is not None:
             self.close_connection = True
         record.status = part.status
         wire.pause(behaviour.latency)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice_core.adapters.ytdlp.sniff import SNIFF, is_page
 from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.told import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,12 +117,12 @@ def refuse_page(file: PartialFile) -> None:
 
 
 def _event(status: dict[str, Any]) -> dict[str, Any]:
-    total = status.get("total_bytes")
-    estimate = status.get("total_bytes_estimate")
+    total = size_of(status.get("total_bytes"))
+    estimate = size_of(status.get("total_bytes_estimate"))
     return {
         "event": "progress",
         "bytes": status.get("downloaded_bytes") or 0,
-        "total": total or (int(estimate) if estimate else None),
+        "total": total or estimate,
         "estimated": not total and bool(estimate),
         "speed": status.get("speed"),
         "eta": status.get("eta"),
