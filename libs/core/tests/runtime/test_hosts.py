@@ -191,11 +191,12 @@ def test_a_host_that_asks_for_patience_burns_no_tries_of_other_jobs(rig):
     assert rig.now(other).status is Status.MERGING
 
 
-def test_a_failure_of_another_kind_pauses_nobody(rig):
+@pytest.mark.parametrize(("code", "after"), [("network", None), ("live_not_started", 3000.0)])
+def test_a_failure_of_another_kind_pauses_nobody(rig, code, after):
     _, message = rig.job_at(url="https://a.example/1")
 
     def handle(run):
-        raise SluiceError(code="network")
+        raise SluiceError(code=code, retry_after=after)
 
     rig.run(handle, message)
     _, message = rig.job_at(url="https://a.example/2")

@@ -27,6 +27,9 @@ log = structlog.get_logger(__name__)
 #: Stages that talk to remote hosts; the first is short, so that only a host's own wish holds it up.
 REMOTE = {Actor.PARSE: False, Actor.DOWNLOAD: True}
 
+#: What says when to come again for one media, and nothing of its host.
+_OF_ONE_MEDIA = frozenset({"live_not_started"})
+
 
 @contextmanager
 def admission(deps: StageDeps, message: claims.Message) -> Iterator[bool]:
@@ -81,6 +84,8 @@ def _put_back(deps: StageDeps, message: claims.Message, wait: Wait) -> None:
 
 def pause_host(deps: StageDeps, job: Job, failure: SluiceError, delay: float) -> None:
     """Let the other jobs of a host wait as well, when it asked for that."""
+    if failure.code in _OF_ONE_MEDIA:
+        return
     if failure.code != "rate_limited" and failure.retry_after is None:
         return
     host = host_of(job.request.url)
