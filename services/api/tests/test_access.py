@@ -113,8 +113,6 @@ class TestKeys:
         link = client.post(file["url"] + "/link", headers=mine).get_json()["url"]
         assert client.get(link).data == b"abc"
         assert client.get(link.replace("a.mp4", "b.mp4")).status_code == 401
-        # What PostgreSQL takes for no text.
-        assert client.get(f"{file['url']}?ticket=%00.99999999999.x").status_code == 401
         assert client.get(link[:-1] + ("0" if link[-1] != "0" else "1")).status_code == 401
         assert client.delete(f"{job['links']['self']}?{link.partition('?')[2]}").status_code == 401
         with write(engine) as connection:

@@ -126,6 +126,17 @@ def test_a_client_that_drips_its_body_is_let_go(serve: Any) -> None:
     assert b'"code": "body_too_slow"' in answer
 
 
+@pytest.mark.parametrize("chunk", [b"ZZ\r\n", b"-1\r\n", b"3\r\n{}\n__0\r\n\r\n"])
+def test_a_body_whose_chunks_are_none_is_the_clients_fault(serve: Any, chunk: bytes) -> None:
+    address = urlsplit(serve().url)
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((address.hostname, address.port), timeout=20) as client:
+        client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"code": "invalid_request"' in answer
+
+
 #: The server, with room for two.
 _SMALL = """
 from gevent import monkey

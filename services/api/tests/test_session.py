@@ -111,9 +111,6 @@ class TestSession:
             client = app.test_client()
             client.set_cookie(session.COOKIE, value)
             assert client.get("/v1/jobs").status_code == 401, value
-        # Written so, a byte of a cookie is NUL, which PostgreSQL takes for no text.
-        odd = {"Cookie": f'{session.COOKIE}="\\000.{expires_at}.x"'}
-        assert app.test_client().get("/v1/jobs", headers=odd).status_code == 401
         with read(engine) as connection:
             [key] = access.list_keys(connection)
         with write(engine) as connection:

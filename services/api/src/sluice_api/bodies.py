@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import gevent
 from flask import Request
+from gunicorn.http.errors import ParseException
 
 from sluice_api.problems import Code, ProblemError
 
@@ -26,7 +27,7 @@ class ApiRequest(Request):
         """The body.
 
         A client that falls silent in it is answered 400, one that drips 408: neither holds a place
-        for ever.
+        for ever. One whose chunks are none is answered 400, too.
         """
         # Only while reading: whoever plays a file may stop taking it for as long as they like.
         connection = self.environ.get("gunicorn.socket")
@@ -37,6 +38,14 @@ class ApiRequest(Request):
         try:
             with gevent.Timeout(WHOLE, _too_slow()):
                 return super().get_data(*args, **options)
+        except ParseException as exc:
+            # Nobody knows where the next request begins.
+            raise ProblemError(
+                400,
+                Code.INVALID_REQUEST,
+                "The body's chunks can't be read.",
+                headers={"Connection": "close"},
+            ) from exc
         finally:
             connection.settimeout(usual)
 

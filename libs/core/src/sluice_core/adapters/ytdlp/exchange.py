@@ -12,6 +12,7 @@ from sluice_core.adapters.egress import blocked_in
 from sluice_core.adapters.ytdlp.errors import map_error
 from sluice_core.adapters.ytdlp.resume import Version
 from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.told import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,8 @@ _NOT_SATISFIABLE = 416
 _PARTIAL = 206
 
 _RANGE = re.compile(r"bytes=(?P<first>\d+)-(?P<last>\d*)")
+_DIGITS = re.compile(r"[0-9]+")
+_MAX_DIGITS = len(str(MAX_BYTES))
 _PART = re.compile(r"\s*bytes\s+(?P<first>\d+)-", re.IGNORECASE)
 
 
@@ -92,7 +95,7 @@ class Exchange:
 
     def _ask(self, request: Any) -> Any:
         try:
-            return self._send(request)
+            return _believed(self._send(request))
         except HTTPError as exc:
             if exc.status in _STALE:
                 error = map_error(exc, now=time.time())
@@ -105,6 +108,16 @@ class Exchange:
             if blocked_in(exc):
                 raise SluiceError(code="blocked_address") from exc
             raise
+
+
+def _believed(response: Any) -> Any:
+    """The answer, unless it promises more than there is: the library counts on that figure."""
+    length = response.headers.get("Content-Length") or ""
+    # Beyond some thousand digits it is not even read.
+    if _DIGITS.fullmatch(length) and (len(length) > _MAX_DIGITS or int(length) > MAX_BYTES):
+        response.close()
+        raise SluiceError("the site names a size that no media has", code="server_error")
+    return response
 
 
 def _begins_at(response: Any, first: int) -> bool:
