@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sluice_core.adapters.storage.folder import FolderStorage
-from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.errors import ConfigError, SluiceError
 
 KEY = "work/a/parse.1/info.json"
 
@@ -20,8 +20,9 @@ KEY = "work/a/parse.1/info.json"
         lambda storage: list(storage.read(KEY)),
         lambda storage: storage.stat(KEY),
         lambda storage: storage.delete(KEY),
+        lambda storage: storage.put(KEY, Path(__file__)),
     ],
-    ids=["keys", "read", "stat", "delete"],
+    ids=["keys", "read", "stat", "delete", "put"],
 )
 @pytest.mark.parametrize("wall", [True, False], ids=["a file in its place", "nothing"])
 def test_away(tmp_path: Path, ask: Callable[[FolderStorage], object], *, wall: bool) -> None:
@@ -37,6 +38,9 @@ def test_away(tmp_path: Path, ask: Callable[[FolderStorage], object], *, wall: b
     with pytest.raises(SluiceError) as caught:
         ask(storage)
     assert caught.value.code == "storage_error"
+    # As a probe asks again and again.
+    with pytest.raises(ConfigError):
+        storage.check()
     root.unlink(missing_ok=True)
     (tmp_path / "elsewhere").rename(root)
     assert list(storage.keys("work/")) == [KEY]

@@ -41,6 +41,7 @@ def mapped() -> Iterator[None]:
 class FolderStorage:
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._was_there = False
 
     @property
     def outlives_machine(self) -> bool:
@@ -49,13 +50,21 @@ class FolderStorage:
     def _path(self, key: str) -> Path:
         return self._root.joinpath(*key_parts(key))
 
+    def _incoming(self) -> Path:
+        """Where files come in; made with the root at first.
+
+        Not later: a root that is away would be made anew, and hide what comes back.
+        """
+        incoming = self._root / _INCOMING
+        incoming.mkdir(parents=not self._was_there, exist_ok=True)
+        self._was_there = True
+        return incoming
+
     def put(self, key: str, path: Path) -> None:
         target = self._path(key)
         with mapped():
+            temporary = self._incoming() / _incoming_name(key)
             target.parent.mkdir(parents=True, exist_ok=True)
-            incoming = self._root / _INCOMING
-            incoming.mkdir(exist_ok=True)
-            temporary = incoming / _incoming_name(key)
             try:
                 _link_or_copy(path, temporary)
                 _sync(temporary)
@@ -167,9 +176,8 @@ class FolderStorage:
             return folder.stat().st_dev == self._root.stat().st_dev
 
     def check(self) -> None:
-        probe = self._root / _INCOMING / _PROBE
         try:
-            probe.parent.mkdir(parents=True, exist_ok=True)
+            probe = self._incoming() / _PROBE
             probe.write_bytes(b"")
             probe.unlink(missing_ok=True)
         except OSError as exc:
