@@ -27,8 +27,9 @@ from sluice_core.runtime.run import Run
 from sluice_testing.factories import message_of, run_at, start_run
 from sluice_testing.waiting import until
 from sluice_transcoder import line as module
-from sluice_transcoder.line import Line, SharedLine, Turn, Turns
+from sluice_transcoder.line import Line, SharedLine, Turn
 from sluice_transcoder.progress import EncodeProgress, WholeProgress
+from sluice_transcoder.turns import Turns
 from sluice_transcoder.worker import line_of
 
 MARK = "f" * 32
@@ -144,9 +145,36 @@ def test_without_the_database_it_goes_on_by_itself(
             line.have(Turn(number), "mine")
         # Somebody was at it when it was last seen.
         assert line.turn() is None
-    assert line.turn() is None
+    # Others are told at the next look, not at the next turn.
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.0)
+    assert line.others() == 0
     with write(run.deps.engine) as c:
         assert [s.done for s in segments.look(c, run.job.id)] == [False, True, True, True]
+    assert line.turn() is None
+
+
+def test_who_is_lost_after_it_was_of_use_is_replaced(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ASK_EVERY", 0.0)
+    line, helper = shared(run, 6)
+    turns = Turns(helper, on_progress=lambda _size: None)
+    assert turns.take(MARK) == 0
+    turns.finish("theirs")
+    assert turns.take(MARK) == 1
+    assert line.turn() == Turn(0, "theirs")
+    # One helps already.
+    assert waiting(run) == 1
+    with write(run.deps.engine) as c:
+        liveness.declare_lost(
+            c, helper.claim.attempt_id, max_losses=3, sweep_at=0.0, now=time.time()
+        )
+    line.have(Turn(0, "theirs"), "theirs")
+    for number in (1, 2, 3):
+        assert line.turn() == Turn(number)
+        assert waiting(run) == 2
+    with write(run.deps.engine) as c:
+        assert len(outbox.of_job(c, run.job.id)) == 1
 
 
 def waiting(run: Run) -> int:

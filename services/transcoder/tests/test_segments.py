@@ -19,7 +19,7 @@ from sluice_core.domain.presets import Preset, VideoEncode, load_presets
 from sluice_core.runtime.children.spec import LOCK_NAME
 from sluice_core.runtime.pieces import Owner
 from sluice_testing.clips import picture_times
-from sluice_transcoder import segments
+from sluice_transcoder import encode, segments
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.kept import Shelf
 from sluice_transcoder.line import Line
@@ -281,6 +281,29 @@ def test_a_kept_segment_that_is_not_what_it_was_is_not_used(
     assert len(picture_times(result.path)) == 500
 
 
+def test_a_storage_that_is_away_for_a_while_costs_no_segment(
+    make: Make, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [source] = b_frames(make)
+    stopped(desk, source)
+    right, tries = desk.storage.stat, list[str]()
+
+    def stat(key: str) -> object:
+        tries.append(key)
+        if len(tries) < 3:
+            raise SluiceError("away", code="storage_error")
+        return right(key)
+
+    monkeypatch.setattr(desk.storage, "stat", stat)
+    with capture_logs() as logs:
+        desk.run(source)
+    assert encoded(logs) == [2, 3, 4]
+    monkeypatch.setattr(segments, "STORAGE_PATIENCE", 0.0)
+    tries.clear()
+    with pytest.raises(SluiceError, match="away"):
+        desk.run(source)
+
+
 @pytest.mark.parametrize("what", ["preset", "source", "length", "version"])
 def test_segments_of_another_plan_are_not_used(what: str, make: Make, desk: Desk) -> None:
     [source] = b_frames(make)
@@ -337,12 +360,12 @@ def test_what_is_not_as_one_run_gives_it_is_done_in_one_run(
     make: Make, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [source] = b_frames(make)
-    right = segments.trim
+    right = encode.trim
 
-    def a_picture_short(segment: segments.Segment) -> str:
+    def a_picture_short(segment: encode.Segment) -> str:
         return right(replace(segment, start=(segment.start or 0.0) + 0.04))
 
-    monkeypatch.setattr(segments, "trim", a_picture_short)
+    monkeypatch.setattr(encode, "trim", a_picture_short)
     with capture_logs() as logs:
         result = desk.run(source)
     assert [line["reason"] for line in logs if line["event"] == "encoded_in_one_run"] == [
@@ -358,7 +381,7 @@ def test_a_joined_file_that_is_not_right_is_not_taken(
     fault: str, make: Make, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [source] = b_frames(make)
-    command = segments.join_command
+    command = encode.join_command
 
     def wrong(*args: object, **kwargs: object) -> list[str]:
         words = command(*args, **kwargs)  # type: ignore[arg-type]
@@ -371,7 +394,7 @@ def test_a_joined_file_that_is_not_right_is_not_taken(
             words[words.index("-itsoffset") + 1] = "0.300000"
         return words
 
-    monkeypatch.setattr(segments, "join_command", wrong)
+    monkeypatch.setattr(encode, "join_command", wrong)
     one = desk.whole(source)
     with capture_logs() as logs:
         result = desk.run(source)

@@ -210,6 +210,54 @@ def test_orders_and_helpers_do_not_pile_up(engine: sa.Engine) -> None:
     assert len(kept) == 62
 
 
+def replaced(c: sa.Connection, run: claims.Claim, helpers: int = 2) -> list[outbox.OutboxRow]:
+    return segments.offer_places(c, run, helpers=helpers, now=NOW)
+
+
+def test_who_was_lost_is_replaced_once_and_only_if_it_was_of_use(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        run, (one, other) = shared(c)
+        assert replaced(c, run) == []
+        assert [take(c, claim) for claim in (one, other, other)] == [0, 1, 2]
+        assert finished(c, one, 0)
+        lose(c, one)
+        [row] = replaced(c, run)
+        assert replaced(c, run) == []
+        third = help_by(c, row)
+        assert third is not None
+        # These two stored nothing.
+        lose(c, other)
+        assert replaced(c, run) == []
+        helping.end(c, third, outcome="failed", error=ERROR, now=NOW)
+        assert replaced(c, run) == []
+
+
+def test_who_drains_at_its_first_segment_costs_no_place(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        run, helpers = shared(c, helpers=1)
+        for _ in range(5):
+            [helper] = helpers
+            [row] = helping.end(c, helper, outcome="handed_back", now=NOW, again=True)
+            again = help_by(c, row)
+            assert again is not None
+            helpers = [again]
+        helping.end(c, helpers[0], outcome="handed_back", now=NOW, again=False)
+        assert len(replaced(c, run, helpers=1)) == 1
+
+
+def test_nobody_is_asked_by_a_late_run_or_for_the_last_segment(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        run = run_at(c, Actor.TRANSCODE)
+        assert len(offer(c, run, helpers=0)) == 0
+        assert take(c, run) == 0
+        assert len(replaced(c, run, helpers=9)) == 4
+        lose(c, run)
+        assert replaced(c, run, helpers=9) == []
+        again = start_run(c, run.job.id)
+        assert [take(c, again) for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert replaced(c, again) == []
+
+
 def test_a_permit_is_good_once_and_for_its_own_job(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.TRANSCODE)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.paths import RunId, segments_prefix, work_prefix
 from sluice_core.runtime.pieces import Owner
 from sluice_transcoder.digest import sha256_of
@@ -111,18 +110,19 @@ class Shelf:
             return None
         return path
 
-    def keep(self, fingerprint: str, number: int, path: Path) -> str | None:
-        """Store a finished segment; its key, None when the storage refuses. That ends no encode."""
+    def keep(self, fingerprint: str, number: int, path: Path) -> str:
+        """Store a finished segment; returns its key.
+
+        Raises:
+            SluiceError: the storage refuses.
+
+        """
         digest, size = sha256_of(path)
         key = f"{segments_prefix(self.run)}{fingerprint}/{number:05d}-{size}-{digest}.mp4"
-        try:
-            self.storage.put(key, path)
-            if self.owner() is Owner.NOBODY:
-                # The job is over: its sweep may have come by before this upload ended.
-                self._remove_own()
-        except SluiceError as exc:
-            log.warning("segment_not_kept", number=number, error=exc.message)
-            return None
+        self.storage.put(key, path)
+        if self.owner() is Owner.NOBODY:
+            # The job is over: its sweep may have come by before this upload ended.
+            self._remove_own()
         return key
 
     def _remove_own(self) -> None:

@@ -1,30 +1,31 @@
 """Who encodes which segment: one run alone, or all slots of the pool that have nothing else to do.
 
-The run that owns the job asks its `Line` what to do next, until it has every segment. A slot that
-helps asks its `Turns`.
+The run that owns the job asks its `Line` what to do next, until it has every segment; a slot that
+helps asks its `turns.Turns`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
 
 from sluice_core.adapters.db import segments
 from sluice_core.adapters.db.engine import read, write
+from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.beats import BeatWatch
 from sluice_core.domain.errors import BrokerAwayError, StoreAwayError
-from sluice_core.runtime.children import EndReason
-from sluice_core.runtime.helping import is_slot_wanted
 from sluice_core.runtime.publisher import publish_now
 from sluice_core.runtime.run import Run, stored
 
 log = structlog.get_logger(__name__)
 
-#: Seconds between looks at what others have done, and between words of how far one is.
+#: Seconds between looks at what others have done.
 LOOK_EVERY = 1.0
+#: Seconds between looks whether somebody who helped is to be replaced.
+ASK_EVERY = 5.0
 #: Seconds, as the scheduler's.
 PATIENCE = 15.0
 #: So many times the seconds after which an ffmpeg is stalled: whoever got no picture further by
@@ -93,19 +94,22 @@ class SharedLine(Line):
         self._mark = ""
         self._rows: dict[int, segments.Shared] = {}
         self._looked_at = 0.0
+        self._asked_at = 0.0
         self._beats = BeatWatch(patience=patience)
         self._pictures = BeatWatch(patience=PATIENCES * run.deps.limits.stall_timeout)
         #: (number, holder) of those that are waited for no longer.
         self._lost: set[tuple[int, str | None]] = set()
+        #: Number -> key of those that were made while nobody could be told.
+        self._untold: dict[int, str | None] = {}
         #: Numbers of which what others made is of no use.
         self._refused: set[int] = set()
 
     def offer(self, fingerprint: str, missing: Mapping[int, int]) -> None:
         super().offer(fingerprint, missing)
         self._mark = fingerprint
-        deps, now = self._run.deps, self._run.deps.clock()
+        now = self._run.deps.clock()
         rows = stored(
-            deps,
+            self._run.deps,
             lambda connection: segments.offer(
                 connection,
                 self._run.claim,
@@ -115,10 +119,14 @@ class SharedLine(Line):
                 now=now,
             ),
         )
-        publish_now(deps.broker, rows, now=now)
-        if rows:
-            log.info("help_asked", slots=len(rows), segments=len(missing))
+        self._asked(rows, now)
         self._look()
+
+    def _asked(self, orders: list[OutboxRow], now: float) -> None:
+        self._asked_at = time.monotonic()
+        publish_now(self._run.deps.broker, orders, now=now)
+        if orders:
+            log.info("help_asked", slots=len(orders), segments=len(self._left))
 
     def turn(self) -> Turn | None:
         for refused in self._refused & self._left.keys():
@@ -183,14 +191,27 @@ class SharedLine(Line):
         if turn.key is not None:
             return
         try:
-            self._finish(turn.number, key)
+            told = self._finish(turn.number, key)
         except StoreAwayError:
             # Whoever makes it again harms nobody.
             self._run.deps.running.note_store(away=True)
+            told = False
+        if not told:
+            self._untold[turn.number] = key
 
-    def _finish(self, number: int, key: str | None) -> None:
+    def _finish(self, number: int, key: str | None) -> bool:
         with write(self._run.deps.engine) as connection:
-            segments.finish(connection, self._run.job.id, number, attempt_id=self._me, key=key)
+            return segments.finish(
+                connection, self._run.job.id, number, attempt_id=self._me, key=key
+            )
+
+    def _tell(self) -> None:
+        """What was made while the database was away, before somebody else begins it."""
+        untold, self._untold = self._untold, {}
+        for number, key in untold.items():
+            row = self._rows.get(number)
+            if row is not None and not self._is_at(row) and self._take_back(row):
+                self._finish(number, key)
 
     def refuse(self, turn: Turn) -> None:
         self._refused.add(turn.number)
@@ -221,14 +242,28 @@ class SharedLine(Line):
         try:
             with read(self._run.deps.engine) as connection:
                 rows = segments.look(connection, self._run.job.id)
+            self._rows = {row.number: row for row in rows}
+            self._tell()
+            if self._looked_at - self._asked_at >= ASK_EVERY:
+                self._ask_anew()
         except StoreAwayError:
             self._run.deps.running.note_store(away=True)
             self._beats.failed()
             self._pictures.failed()
             return False
-        self._rows = {row.number: row for row in rows}
         self._watch([row for row in rows if self._is_at(row) and not row.done])
         return True
+
+    def _ask_anew(self) -> None:
+        """Fill the places of those who helped and are gone."""
+        run, helpers = self._run, self._helpers
+        self._asked_at, now = time.monotonic(), run.deps.clock()
+        with read(run.deps.engine) as connection:
+            if segments.places(connection, run.job, helpers=helpers) < 1:
+                return
+        with write(run.deps.engine) as connection:
+            orders = segments.offer_places(connection, run.claim, helpers=helpers, now=now)
+        self._asked(orders, now)
 
     def _watch(self, held: list[segments.Shared]) -> None:
         """Whoever gives no sign of life, or gets no further, is waited for no longer."""
@@ -237,73 +272,3 @@ class SharedLine(Line):
         silent = set(self._beats.observe([(name, row.beat) for name, row in at.items()], now))
         still = set(self._pictures.observe([(n, row.encoded) for n, row in at.items()], now))
         self._lost |= {(at[n].number, at[n].holder) for n in silent | still}
-
-
-class Turns:
-    """The turns of a slot that helps.
-
-    Args:
-        run: its own.
-        on_progress: told the bytes of the present segment; may raise.
-
-    """
-
-    def __init__(self, run: Run, *, on_progress: Callable[[int], None]) -> None:
-        self._run = run
-        self._on_progress = on_progress
-        self._number = -1
-        self._told_at = 0.0
-        self._gone = False
-
-    def take(self, fingerprint: str) -> int | None:
-        """The next segment; None when nothing is left of this encode."""
-        self._run.check()
-        deps, run = self._run.deps, self._run
-        number = stored(
-            deps,
-            lambda connection: segments.take(
-                connection, run.job.id, run.claim.attempt_id, fingerprint=fingerprint
-            ),
-        )
-        self._number = -1 if number is None else number
-        self._gone = False
-        return number
-
-    def stop(self) -> str | None:
-        """As `Run.stop`; also when the segment is no longer this slot's."""
-        return self._run.stop() or (EndReason.STALE if self._gone else None)
-
-    def progress(self, frames: int, size: int) -> None:
-        """How far the present segment is: pictures and bytes."""
-        self._on_progress(size)
-        now = time.monotonic()
-        if now - self._told_at < LOOK_EVERY:
-            return
-        self._told_at = now
-        try:
-            with write(self._run.deps.engine) as connection:
-                self._gone = not segments.report(
-                    connection,
-                    self._run.job.id,
-                    self._number,
-                    attempt_id=self._run.claim.attempt_id,
-                    encoded=frames,
-                )
-        except StoreAwayError:
-            self._run.deps.running.note_store(away=True)
-
-    def finish(self, key: str) -> None:
-        """The present segment is stored."""
-        run, number = self._run, self._number
-        taken = stored(
-            run.deps,
-            lambda connection: segments.finish(
-                connection, run.job.id, number, attempt_id=run.claim.attempt_id, key=key
-            ),
-        )
-        if not taken:
-            log.info("segment_refused", number=number)
-
-    def give_way(self) -> bool:
-        """Whether somebody else wants the slot."""
-        return is_slot_wanted(self._run.deps)

@@ -13,10 +13,11 @@ from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import EndReason, error_for
 from sluice_transcoder.children import Workplace, convert, last_time, probe
 from sluice_transcoder.command import build_command
+from sluice_transcoder.encode import Job
 from sluice_transcoder.gaps import Lacking
 from sluice_transcoder.plan import Action, Plan, make_plan
 from sluice_transcoder.progress import EncodeProgress, ProgressReader
-from sluice_transcoder.segments import Job, encode_in_segments
+from sluice_transcoder.segments import encode_in_segments
 from sluice_transcoder.verify import check_result, check_source, check_tail, needs_reading
 
 if TYPE_CHECKING:

@@ -29,16 +29,17 @@ from sluice_core.runtime.run import Finished, Run
 from sluice_transcoder import gaps, subtitles
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.digest import sha256_of
+from sluice_transcoder.encode import Job as Encode
 from sluice_transcoder.hls.ladder import LadderPlan
 from sluice_transcoder.hls.package import Package, package
 from sluice_transcoder.kept import Shelf
-from sluice_transcoder.line import Line, SharedLine, Turns
+from sluice_transcoder.line import Line, SharedLine
 from sluice_transcoder.plan import Action, Plan, make_plan
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.segments import Cutting, help_with_segments
-from sluice_transcoder.segments import Job as Encode
 from sluice_transcoder.tools import Tools, inspect_tools
 from sluice_transcoder.transcode import MadeFile, Result, probe_sources, transcode
+from sluice_transcoder.turns import Turns
 
 _PIECE = 1024 * 1024
 

@@ -91,9 +91,39 @@ def offer(
     ]
     if new:
         connection.execute(sa.insert(segments), new)
+    return [ask(connection, job, now=now) for _ in range(places(connection, job, helpers=helpers))]
+
+
+def offer_places(
+    connection: sa.Connection, run: Claim, *, helpers: int, now: float
+) -> list[outbox.OutboxRow]:
+    """Ask anew in place of those who are gone; nothing when another run owns the job.
+
+    Args:
+        connection: of the caller's transaction.
+        run: the job's own.
+        helpers: as for `offer`.
+        now: Unix seconds.
+
+    Returns:
+        the rows to publish.
+
+    """
+    job = run.job
+    if _locked(connection, job.id, jobs.c.epoch == job.epoch) is None:
+        return []
+    return [ask(connection, job, now=now) for _ in range(places(connection, job, helpers=helpers))]
+
+
+def places(connection: sa.Connection, job: Job, *, helpers: int) -> int:
+    """How many more slots may help; below 1 none.
+
+    Whoever left no segment is not replaced: what may bring workers down costs so many at most, and
+    all others are no more than there are segments.
+    """
     # One is for the run itself.
-    wanted = min(helpers, free(connection, job.id) - 1) - _helping(connection, job.id)
-    return [ask(connection, job, now=now) for _ in range(wanted)]
+    wanted = min(helpers - _fruitless(connection, job), free(connection, job.id) - 1)
+    return wanted - _helping(connection, job.id)
 
 
 def ask(connection: sa.Connection, job: Job, *, now: float) -> outbox.OutboxRow:
@@ -175,7 +205,11 @@ def finish(
 ) -> bool:
     """A segment is there; False when it is no longer this attempt's."""
     values = {"encoded": segments.c.frames, "done": True, "key": key}
-    return _write(connection, job_id, number, attempt_id, values)
+    written = _write(connection, job_id, number, attempt_id, values)
+    if written and key is not None:
+        stored = sa.update(attempts).where(attempts.c.id == attempt_id)
+        connection.execute(stored.values(progressed=True))
+    return written
 
 
 def release(connection: sa.Connection, job_id: str, attempt_id: str) -> None:
@@ -252,6 +286,23 @@ def _helping(connection: sa.Connection, job_id: str) -> int:
     asked = sa.and_(outbox_table.c.job_id == job_id, outbox_table.c.actor == Actor.HELP.value)
     query = sa.select(sa.func.count()).select_from(outbox_table).where(asked)
     return helping + connection.execute(query).scalar_one()
+
+
+def _fruitless(connection: sa.Connection, job: Job) -> int:
+    """Slots that helped this run of the job and left nothing; those that drained are no sign."""
+    query = (
+        sa.select(sa.func.count())
+        .select_from(attempts)
+        .where(
+            attempts.c.job_id == job.id,
+            attempts.c.stage == Actor.HELP.value,
+            attempts.c.epoch == job.epoch,
+            attempts.c.ended_at.is_not(None),
+            attempts.c.outcome != "handed_back",
+            ~attempts.c.progressed,
+        )
+    )
+    return connection.execute(query).scalar_one()
 
 
 def _is_open(attempt_id: str) -> sa.ColumnElement[bool]:
