@@ -10,9 +10,9 @@ from typing import Protocol
 from urllib.parse import quote
 
 from sluice_core.adapters.storage import Storage, open_storage
+from sluice_testing.gate import Gate
 from sluice_testing.s3 import S3Server, running_weed
 from tests.chaos.exchange import exchange
-from tests.chaos.gate import Gate
 from tests.chaos.stores import Undo
 
 

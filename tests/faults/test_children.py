@@ -9,6 +9,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from sluice_testing.encodes import LONG, write_presets
 from sluice_testing.system import running
 from sluice_testing.waiting import until
 
@@ -17,30 +18,15 @@ MIB = 1024 * 1024
 LOSSES = 3
 #: Processor seconds after which an encoder is well beyond its start.
 OPENED = 0.3
-#: Some seconds of encoding: who looks for the encoder finds it, on a busy machine too.
-SLOW = """
-[slow]
-title = "Pictures that take their time"
-kind = "video"
-format = "b"
-max_height = 160
-containers = ["mp4"]
-video_codecs = ["h264"]
-audio_codecs = ["aac"]
-video = { encoder = "libx264", crf = 20, speed = "medium" }
-audio = { encoder = "aac", bitrate = 64 }
-"""
 
 
 @pytest.fixture(scope="module")
 def system(world, tmp_path_factory):
     folder = tmp_path_factory.mktemp("children")
-    presets = folder / "presets.toml"
-    presets.write_text(SLOW)
     with running(
         folder / "data",
         SLUICE_EGRESS_ALLOW=world.address(),
-        SLUICE_PRESETS_FILE=str(presets),
+        SLUICE_PRESETS_FILE=str(write_presets(folder)),
     ) as started:
         yield started
 
@@ -131,7 +117,7 @@ def test_a_killed_fork_server_takes_its_children_along_and_no_tries(system, site
 
 def test_a_killed_encode_begins_anew_and_uses_up_no_try(system, site):
     worker = system.part("transcoder")
-    job = system.submit(site.url("/mp4/long.mp4"), preset="slow")
+    job = system.submit(site.url(LONG), preset="medium")
     for how in (signal.SIGTERM, signal.SIGKILL):
         encoder = until(lambda: encoder_of(worker), timeout=30, every=0.001)
         # While it opens its input, it takes a SIGTERM for an end of that, and calls it invalid.

@@ -157,6 +157,26 @@ class System:
         process.kill()
         until(lambda: not _is_alive(process), timeout=10)
 
+    def another(self, name: str, *, log: Path, **env: str) -> subprocess.Popen[bytes]:
+        """Start one more process of a part, as another pod of its pool has; its caller ends it.
+
+        Args:
+            name: of the part.
+            log: what it says goes here.
+            env: settings that differ from the system's own.
+
+        """
+        redis = (
+            {} if self._settings.redis_url else {"SLUICE_REDIS_URL": f"unix://{self._socket}?db=0"}
+        )
+        with log.open("ab") as out:
+            return subprocess.Popen(  # noqa: S603  # our own command
+                bound([sys.executable, "-m", PARTS[name]]),
+                env={**self._env, **redis, **env},
+                stdout=out,
+                stderr=out,
+            )
+
     def submit(self, url: str, **fields: Any) -> dict[str, Any]:
         """Submit one link; returns the job."""
         answer = self.http.post("/v1/jobs", json={"url": url, **fields})
@@ -239,10 +259,14 @@ class System:
         if url:
             client = redis.Redis.from_url(url.rpartition("/")[0] + f"/{database}")
         else:
-            socket = next((self.data / "run").glob("*.sock"))
-            client = redis.Redis(unix_socket_path=str(socket), db=database)
+            client = redis.Redis(unix_socket_path=str(self._socket), db=database)
         with client:
             yield client
+
+    @property
+    def _socket(self) -> Path:
+        """Of the embedded Redis."""
+        return next((self.data / "run").rglob("*.sock"))
 
     @cached_property
     def _settings(self) -> StoreSettings:
