@@ -108,6 +108,43 @@ def test_a_bad_link_stays_in_the_field_with_its_reason(page, world):
     reaches(card_of(page, good), "SUCCESS")
 
 
+def test_many_bad_links_are_counted_and_told_what_to_do(page):
+    hand_in(page, *(f"http://10.0.0.{number}/a" for number in range(1, 16)))
+    bad = page.locator("#notes p.bad")
+    expect(bad).to_have_count(13)
+    expect(bad.first).to_contain_text("SLUICE_EGRESS_ALLOW")
+    expect(bad.last).to_have_text("And 3 more.")
+
+
+def test_what_is_refused_is_told_in_sight_of_its_card(page, world):
+    page.set_viewport_size({"width": 800, "height": 300})
+    link = clip(world, 3_000_000, 150_000)
+    hand_in(page, link)
+    cancel = card_of(page, link).get_by_label("Cancel")
+    refusing = "**/cancel"
+    page.route(refusing, lambda route: route.fulfill(status=409, json={"detail": "Not now."}))
+    cancel.click()
+    expect(page.locator("#notes")).to_have_text("Not now.")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(page.locator("#notes")).to_be_in_viewport()
+    page.unroute(refusing)
+    cancel.click()
+    expect(page.locator("#notes")).to_be_empty()
+
+
+def test_the_keyboard_stays_at_its_place_when_a_card_goes(page, world):
+    links = [clip(world) for _ in range(2)]
+    hand_in(page, *links)
+    last, first = (card_of(page, link) for link in links)
+    for card in (first, last):
+        reaches(card, "SUCCESS")
+    first.get_by_label("Delete", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(first).to_have_count(0)
+    expect(last.get_by_role("button").first).to_be_focused()
+
+
 def test_cancel_retry_delete(page, world):
     link = clip(world, 3_000_000, 150_000)
     hand_in(page, link)

@@ -57,7 +57,8 @@ class _Lazy(click.Group):
 def cli() -> None:
     """Give it a link, get a finished media file.
 
-    Exit codes: 0 done, 1 the job failed, 2 wrong use, 3 the server is unreachable.
+    Exit codes: 0 done, 1 the job failed, 2 wrong use, 3 the server is unreachable,
+    130 ended by Ctrl-C.
     """
 
 

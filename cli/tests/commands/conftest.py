@@ -105,7 +105,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _problem(self, status: int, code: str) -> None:
-        self._json(status, {"code": code, "detail": f"a sentence on {code}"})
+        hint = {"help": "Name a public one."} if code == "blocked_address" else {}
+        self._json(status, {"code": code, "detail": f"a sentence on {code}", **hint})
 
     def do_POST(self) -> None:
         self.world.seen.append(("POST", self.path))

@@ -69,6 +69,12 @@ def test_a_file_with_gaps_is_saved_and_what_is_missing_is_told(sluice: Cli, worl
     assert "allow_gaps" not in list(world.jobs.values())[-1]
 
 
+def test_what_to_do_about_a_refused_link_is_told(sluice: Cli, world: World) -> None:
+    world.refuse["http://10.0.0.1/"] = (422, "blocked_address")
+    _, _, err = sluice("get", "http://10.0.0.1/")
+    assert err[-1].endswith("a sentence on blocked_address Name a public one.")
+
+
 def test_a_refused_link_is_exit_2_and_stops_no_other(sluice: Cli, world: World) -> None:
     world.refuse["file:///x"] = (400, "unsupported_url")
     world.succeeds(LINK, "Film.mp4", CONTENT)

@@ -24,6 +24,12 @@ def test_an_unknown_job_is_exit_2(sluice: Cli) -> None:
     assert sluice("show", "nope") == (2, [], ["sluice: not_found: a sentence on not_found"])
 
 
+def test_backfill_without_a_subscription_is_refused(sluice: Cli, world: World) -> None:
+    code, _, err = sluice("schedules", "add", "x", "http://x/y", "--every", "60", "--backfill")
+    assert (code, err) == (2, ["sluice: --backfill goes with --subscribe alone."])
+    assert not world.seen
+
+
 def test_watch_follows_to_the_end(sluice: Cli, world: World) -> None:
     world.succeeds("http://x/y", "f", b"x")
     good = world.new("http://x/y")

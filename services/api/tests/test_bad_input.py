@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from sluice_api import bodies
+from sluice_api import bodies, problems
 from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.db.schema import jobs, outbox
 
@@ -59,6 +60,10 @@ BAD_BODIES: list[tuple[Any, str]] = [
     ({"url": GOOD, "priority": "urgent"}, "invalid_request"),
     ({"url": GOOD, "playlist": "some"}, "invalid_request"),
     ({"url": GOOD, "items": "; rm -rf /"}, "invalid_request"),
+    ({"url": GOOD, "items": "0"}, "invalid_request"),
+    ({"url": GOOD, "items": "5-3"}, "invalid_request"),
+    ({"url": GOOD, "items": "1:3"}, "invalid_request"),
+    ({"url": GOOD, "items": ""}, "invalid_request"),
     ({"url": GOOD, "subtitles": "en"}, "invalid_request"),
     ({"url": GOOD, "subtitles": ["--exec"] * 33}, "invalid_request"),
     ({"url": GOOD, "subtitles": ["a b"]}, "invalid_request"),
@@ -128,7 +133,9 @@ def test_bad_bodies_are_refused_and_leave_nothing(shared: Any, body: Any, code: 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"items": "some"}, "items: places in the list such as 1-3,7 are needed."),
+        ({"items": "some"}, "items: places in the list such as 1-3,7 are needed, the first is 1."),
+        ({"metadata": []}, "metadata: an object is needed."),
+        ({"callback_url": "http://"}, "The callback_url was refused: the link has no host name."),
         ({"subtitles": ["e n"]}, "subtitles.0: a language such as en or pt-BR is needed."),
         ({"subtitels": ["en"]}, "subtitels: nothing of this name is known."),
     ],
@@ -136,6 +143,27 @@ def test_bad_bodies_are_refused_and_leave_nothing(shared: Any, body: Any, code: 
 def test_what_is_wrong_is_told_in_words(shared: Any, body: Any, said: str) -> None:
     answer = shared.client.post("/v1/jobs", json={"url": GOOD, **body})
     assert answer.get_json()["detail"] == said
+
+
+def test_a_body_that_is_no_object_is_told_so(shared: Any) -> None:
+    answer = shared.client.post("/v1/jobs", json=[])
+    assert answer.get_json()["detail"] == "body: an object is needed."
+
+
+def test_no_pattern_is_told_to_people(shared: Any) -> None:
+    document = shared.client.get("/openapi.json").get_data(as_text=True)
+    patterns = set(re.findall(r'"pattern": ?("(?:[^"\\\\]|\\\\.)*")', document))
+    assert len(patterns) >= 3
+    for pattern in map(json.loads, patterns):
+        said = problems.words(f"String should match pattern '{pattern}'")
+        assert "pattern" not in said, pattern
+
+
+def test_a_callback_that_is_refused_is_named(shared: Any) -> None:
+    body = {"url": GOOD, "callback_url": "http://10.0.0.1/hook"}
+    problem = shared.client.post("/v1/jobs", json=body).get_json()
+    assert [error["field"] for error in problem["errors"]] == ["callback_url"]
+    assert "SLUICE_EGRESS_ALLOW" in problem["help"]
 
 
 @pytest.mark.parametrize(("text", "status"), BAD_TEXTS, ids=range(len(BAD_TEXTS)))

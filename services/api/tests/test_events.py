@@ -279,6 +279,40 @@ def test_an_ended_job_ends_the_coming_back(serve: Any, served_engine: sa.Engine)
         time.sleep(0.2)
 
 
+def test_who_was_told_of_the_end_is_not_told_again(serve: Any, served_engine: sa.Engine) -> None:
+    served = serve()
+    run = start(served_engine)
+    url = f"{served.url}/v1/jobs/{run.job.id}/events"
+    with listening(url) as listener:
+        listener.wait_for_status(run.job.id, Status.DOWNLOADING)
+        with write(served_engine) as connection:
+            factories.finish(connection, run, now=time.time())
+        assert listener.ended.wait(PATIENCE)
+    name, last, job = listener.events[-1]
+    assert (name, job["status"]) == ("job", "SUCCESS")
+    assert httpx.get(url, headers={"Last-Event-ID": last}).status_code == 204
+    # The end as it is told to who comes later says the same.
+    told = [line for line in httpx.get(url).text.splitlines() if line.startswith("id: ")]
+    assert httpx.get(url, headers={"Last-Event-ID": told[-1][4:]}).status_code == 204
+
+
+def test_the_end_after_a_retry_is_another_one(serve: Any, served_engine: sa.Engine) -> None:
+    served = serve()
+    run = start(served_engine)
+    url = f"{served.url}/v1/jobs/{run.job.id}/events"
+    with write(served_engine) as connection:
+        moves.cancel(connection, run.job.id, now=time.time())
+    with listening(url) as listener:
+        assert listener.ended.wait(PATIENCE)
+    last = listener.events[-1][1]
+    with write(served_engine) as connection:
+        moves.retry(connection, run.job.id, now=time.time())
+        moves.cancel(connection, run.job.id, now=time.time())
+    answer = httpx.get(url, headers={"Last-Event-ID": last})
+    assert answer.status_code == 200
+    assert '"CANCELED"' in answer.text
+
+
 def test_a_parent_moves_with_its_children(serve: Any, served_engine: sa.Engine) -> None:
     served = serve()
     with write(served_engine) as connection:

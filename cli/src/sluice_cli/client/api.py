@@ -203,5 +203,7 @@ def _raise_for(response: httpx.Response) -> None:
     words = str(problem.get("detail") or problem.get("title") or f"HTTP {response.status_code}")
     if response.is_server_error:
         raise UnreachableError(words)
+    if problem.get("help"):
+        words = f"{words} {problem['help']}"
     code = str(problem.get("code") or "refused")
     raise RefusedError(words, code=code, status=response.status_code)

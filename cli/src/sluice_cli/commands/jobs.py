@@ -96,7 +96,11 @@ def _action(name: str, words: str, done: str) -> click.Command:
     @click.command(name, help=words)
     @click.argument("job_ids", metavar="[ID]...", nargs=-1)
     @click.option("--status", help="All in this state, e.g. FAILED.")
-    @click.option("--q", "query", help="All whose title, link or id begins so.")
+    @click.option(
+        "--q",
+        "query",
+        help="All whose title, link or id begins so, or whose title has these words.",
+    )
     @click.option("--preset", help="All with this preset.")
     @click.option("--error", "error_code", help="All that failed with this code.")
     @click.option("--all", "everything", is_flag=True, help="Every job.")

@@ -39,7 +39,7 @@ def sample_site(port: int) -> None:
         with companion.sample_site(os.environ, port=port) as site:
             for sample in site.samples:
                 click.echo(f"{sample['kind']:16}{sample['url']}")
-            click.echo(f"\nLet Sluice reach it: SLUICE_EGRESS_ALLOW={site.address} sluice up")
+            click.echo(f"\nLet Sluice reach it: SLUICE_EGRESS_ALLOW={site.address} make up")
             ended = site.process.wait()
     except KeyboardInterrupt:
         return

@@ -10,6 +10,7 @@ import click
 from sluice_cli.client.api import Api
 from sluice_cli.commands.many import one_by_one
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
+from sluice_cli.exits import Exit, Stop
 from sluice_cli.table import print_json, print_rows
 
 
@@ -79,6 +80,8 @@ def add(
     api_key: str | None,
 ) -> None:
     """Submit a link again and again, or subscribe to a channel, playlist or feed."""
+    if backfill and not subscribe:
+        raise Stop(Exit.WRONG_USE, "--backfill goes with --subscribe alone.")
     when = {"cron": cron, "timezone": timezone, "every_seconds": every}
     body: dict[str, Any] = {k: v for k, v in when.items() if v is not None}
     body["name"] = name

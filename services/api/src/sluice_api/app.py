@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sluice_api import caller, measure, pages, problems, traces
 from sluice_api.bodies import ApiRequest
 from sluice_api.deps import Deps, open_deps
-from sluice_api.models import Problem
+from sluice_api.models import BatchBody, Problem
 from sluice_api.problems import Code
 from sluice_api.routes import (
     audit,
@@ -113,6 +113,8 @@ class _Api(OpenAPI):
 
     def generate_spec_json(self) -> None:
         super().generate_spec_json()  # type: ignore[no-untyped-call]  # the library has none
+        batch = self.spec_json["paths"]["/v1/jobs:batch"]["post"]
+        batch["requestBody"]["content"] = BatchBody.content
         for path in self.spec_json["paths"].values():
             for operation in path.values():
                 # The library's own entry tells of a list, as `application/json`.

@@ -46,6 +46,8 @@ class Line:
             }
         if isinstance(self.outcome, ProblemError):
             problem = {"code": str(self.outcome.code), "message": self.outcome.detail}
+            hint = self.outcome.extra.get("help")
+            problem |= {"help": hint} if hint else {}
             return {"line": self.number, "error": problem}
         raise TypeError("the line was not placed")
 

@@ -10,6 +10,8 @@ from flask_openapi3.models import RawModel
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sluice_api.text import checked_json, checked_text
+from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.items import Items
 from sluice_core.domain.job import Request
 from sluice_core.domain.lanes import Lane
 from sluice_core.domain.states import Status
@@ -21,13 +23,25 @@ PAGE, MAX_PAGE = 50, 200
 #: Far beyond any link; how long one may be is judged with the link itself.
 MAX_URL = 100_000
 ID = r"^[0-9A-Z]{26}$"
+IDS = r"^[0-9A-Z]{26}(,[0-9A-Z]{26})*$"
+PARENT = r"^([0-9A-Z]{26}|none)$"
 
 Text = Annotated[str, AfterValidator(checked_text)]
 #: `Lane`, as clients send it.
 Priority = Literal["critical", "high", "default", "low", "bulk"]
-ITEMS = r"^[0-9,:\- ]+$"
 LANGUAGE = r"^[A-Za-z0-9.*_-]{1,32}$"
-Items = Annotated[Text, Field(max_length=500, pattern=ITEMS)]
+
+
+def _checked_items(text: str) -> str:
+    try:
+        Items.parse(text)
+    except SluiceError:
+        raise ValueError("places in the list such as 1-3,7 are needed, the first is 1") from None
+    return text
+
+
+#: `Items`, as clients send them.
+Places = Annotated[Text, Field(min_length=1, max_length=500), AfterValidator(_checked_items)]
 Language = Annotated[Text, Field(pattern=LANGUAGE)]
 #: The year 9999 is later than any clock here may show.
 _MAX_TIME = 253_370_764_800.0
@@ -94,7 +108,7 @@ class JobRequest(StrictModel):
     playlist: Literal["auto", "single", "all"] = Field(
         "auto", description="What to do with a link that holds several media."
     )
-    items: Items | None = Field(None, description="Entries to take of a collection, e.g. `1-3,7`.")
+    items: Places | None = Field(None, description="Entries to take of a collection, e.g. `1-3,7`.")
     subtitles: list[Language] = Field(
         default_factory=list, max_length=32, description="Languages of subtitles to keep."
     )
@@ -128,10 +142,31 @@ class JobRequest(StrictModel):
         )
 
 
+_ENTRIES: dict[str, Any] = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": MAX_BATCH,
+    "items": {"anyOf": [{"type": "string"}, {"$ref": "#/components/schemas/JobRequest"}]},
+}
+_JOBS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"jobs": _ENTRIES},
+    "required": ["jobs"],
+    "additionalProperties": False,
+}
+
+
 class BatchBody(RawModel):
     """`{"jobs": [...]}`, a list, or NDJSON; an entry is a link or an object as for one job."""
 
     mimetypes: ClassVar[list[str]] = ["application/json", "application/x-ndjson"]  # type: ignore[misc]
+    #: For the document, which can't be made of a raw body.
+    content: ClassVar[dict[str, Any]] = {
+        "application/json": {"schema": {"anyOf": [_JOBS, _ENTRIES]}},
+        "application/x-ndjson": {
+            "schema": {"type": "string", "description": "An entry a line; a link needs no quotes."}
+        },
+    }
 
 
 class JobPath(BaseModel):
@@ -168,7 +203,7 @@ class ListQuery(StrictModel):
     )
     parent: str | None = Field(
         None,
-        pattern=r"^([0-9A-Z]{26}|none)$",
+        pattern=PARENT,
         description="Children of this job; `none`: only jobs that are no children.",
     )
     preset: Text | None = Field(None, max_length=64)
@@ -177,11 +212,19 @@ class ListQuery(StrictModel):
     limit: int = Field(PAGE, ge=1, le=MAX_PAGE)
 
 
+class EventsHeader(_KnownSchema):
+    model_config = ConfigDict(extra="ignore")
+
+    last_event_id: str | None = Field(
+        None, alias="Last-Event-ID", description="`id` of the last event that was seen."
+    )
+
+
 class EventsQuery(_KnownSchema):
     ids: str | None = Field(
         None,
         max_length=27 * 500,
-        pattern=r"^[0-9A-Z]{26}(,[0-9A-Z]{26})*$",
+        pattern=IDS,
         description="Only these jobs, with commas between.",
     )
 
@@ -286,6 +329,11 @@ class JobList(BaseModel):
     next_cursor: str | None
 
 
+class JobDeleted(BaseModel):
+    id: str
+    deleted: Literal[True]
+
+
 class AttemptModel(BaseModel):
     """One run of one stage, and what became of its message."""
 
@@ -355,6 +403,11 @@ class Health(BaseModel):
     parts: dict[str, str]
 
 
+class WrongField(BaseModel):
+    field: str = Field(description="Its way, with full stops between; `body` for all of it.")
+    message: str
+
+
 class Problem(BaseModel):
     """RFC 9457, with a `code` for programs."""
 
@@ -364,3 +417,6 @@ class Problem(BaseModel):
     code: str
     detail: str
     trace_id: str = Field(description="In the log lines of the same request, and of its jobs.")
+    help: str | None = Field(None, description="What to do about a link that was refused.")
+    errors: list[WrongField] | None = Field(None, description="What is wrong with which field.")
+    job_status: Status | None = Field(None, description="With 409: the state that forbids it.")

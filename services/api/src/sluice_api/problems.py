@@ -13,7 +13,7 @@ from flask import Flask, Response, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
-from sluice_api.models import ID, ITEMS, LANGUAGE
+from sluice_api.models import ID, IDS, LANGUAGE, PARENT
 from sluice_core.adapters import tracing
 from sluice_core.domain.errors import (
     BrokerAwayError,
@@ -128,7 +128,7 @@ def invalid(detail: str, *, status: int = 422) -> NoReturn:
 def of_validation(exc: ValidationError) -> ProblemError:
     """Names each wrong field, the first one in the sentence."""
     errors = [
-        {"field": ".".join(map(str, e["loc"])) or "body", "message": _words(e["msg"])}
+        {"field": ".".join(map(str, e["loc"])) or "body", "message": words(e["msg"])}
         for e in exc.errors(include_url=False, include_input=False, include_context=False)[:20]
     ]
     first = errors[0]
@@ -141,21 +141,31 @@ _SAID = {
     f"String should match pattern '{ID}'": (
         "this is no id: those have 26 digits and capital letters"
     ),
-    f"String should match pattern '{ITEMS}'": "places in the list such as 1-3,7 are needed",
+    f"String should match pattern '{IDS}'": "ids are needed, with commas and no blanks between",
+    f"String should match pattern '{PARENT}'": "the id of a job, or none, is needed",
     f"String should match pattern '{LANGUAGE}'": "a language such as en or pt-BR is needed",
     "Extra inputs are not permitted": "nothing of this name is known",
 }
 
 
-def _words(message: str) -> str:
+#: How the library begins where something else stands in place of an object.
+_NO_OBJECT = "Input should be a valid dictionary"
+
+
+def words(message: str) -> str:
+    """What people are told of a wrong field, for the validating library's message."""
+    if message.startswith(_NO_OBJECT):
+        return "an object is needed"
     return _SAID.get(message, message.removeprefix("Value error, ").rstrip("."))
 
 
-def of_job_error(exc: SluiceError) -> ProblemError:
+def of_job_error(exc: SluiceError, *, field: str = "url") -> ProblemError:
     """A link that is refused before there is a job; the code is one of the jobs' own."""
-    return ProblemError(
-        422, exc.code, f"The link was refused: {exc.message}.", extra={"help": exc.help}
-    )
+    what = "The link" if field == "url" else f"The {field}"
+    extra: dict[str, Any] = {"errors": [{"field": field, "message": exc.message}]}
+    if field == "url" or exc.code == "blocked_address":
+        extra["help"] = exc.help
+    return ProblemError(422, exc.code, f"{what} was refused: {exc.message}.", extra=extra)
 
 
 def unavailable(detail: str) -> ProblemError:

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 from sluice_api.models import (
     ID,
     MAX_URL,
-    Items,
     JobRequest,
     Language,
     Moment,
+    Places,
     Priority,
     StrictModel,
     Text,
@@ -68,7 +68,7 @@ class ScheduleChange(TriggerRequest):
 class _EntryRequest(StrictModel):
     preset: Text = Field("best", max_length=64, description="For each entry.")
     priority: Priority = Field("default", description="Entries go to bulk by default.")
-    items: Items | None = Field(None, description="Places of the list to look at.")
+    items: Places | None = Field(None, description="Places of the list to look at.")
     subtitles: list[Language] = Field(default_factory=list, max_length=32)
     allow_gaps: bool = Field(default=False, description="As of a job.")
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sluice_api.models import ID, MAX_PAGE, PAGE, Moment, StrictModel, Text
+from sluice_api.models import ID, MAX_PAGE, PAGE, PARENT, Moment, StrictModel, Text
 from sluice_core.domain.states import Status
 
 #: Ids that can be named at once.
@@ -88,7 +88,7 @@ class JobFilter(StrictModel):
     ids: list[Text] | None = Field(None, min_length=1, max_length=MAX_IDS)
     status: list[Status] | None = Field(None, min_length=1)
     q: Text | None = Field(None, min_length=1, max_length=200)
-    parent: str | None = Field(None, pattern=rf"{ID[:-1]}$|^none$")
+    parent: str | None = Field(None, pattern=PARENT)
     preset: Text | None = Field(None, max_length=64)
     error_code: Text | None = Field(None, max_length=32)
     since: Moment | None = Field(None, description="Changed since.")

@@ -82,14 +82,18 @@ def check(
         raise ProblemError(
             422, Code.UNKNOWN_PRESET, f"There is no preset {body.preset!r}; there are {names}."
         )
-    try:
-        url = check_url(body.url, allowed=addresses.is_open)
-        callback = body.callback_url
-        if callback is not None:
-            callback = check_url(callback, allowed=addresses.is_open)
-    except SluiceError as exc:
-        raise of_job_error(exc) from exc
+    url = _checked_link("url", body.url, addresses)
+    callback = body.callback_url
+    if callback is not None:
+        callback = _checked_link("callback_url", callback, addresses)
     return Order(body.to_request(url=url, callback_url=callback), api_key_id, body.force)
+
+
+def _checked_link(field: str, link: str, addresses: AddressPolicy) -> str:
+    try:
+        return check_url(link, allowed=addresses.is_open)
+    except SluiceError as exc:
+        raise of_job_error(exc, field=field) from exc
 
 
 def place(connection: sa.Connection, order: Order, *, now: float, retention: float) -> Accepted:

@@ -90,10 +90,12 @@ CODES: dict[str, CodeInfo] = {
         _T, "the site has a fault", "Sluice tries several times; retry it later."
     ),
     "too_large": CodeInfo(
-        _P, "the media is larger than allowed", "Choose a smaller preset or raise MAX_FILE_SIZE."
+        _P,
+        "the media is larger than allowed",
+        "Choose a smaller preset or raise SLUICE_MAX_FILE_SIZE.",
     ),
     "too_many_entries": CodeInfo(
-        _P, "the collection is longer than allowed", "Choose items or raise MAX_ENTRIES."
+        _P, "the collection is longer than allowed", "Choose items or raise SLUICE_MAX_ENTRIES."
     ),
     "disk_full": CodeInfo(
         _T,
@@ -108,7 +110,7 @@ CODES: dict[str, CodeInfo] = {
     "blocked_address": CodeInfo(
         _P,
         "the link leads to an address that is not public",
-        "An operator can allow it with EGRESS_ALLOW.",
+        "An operator can allow it with SLUICE_EGRESS_ALLOW.",
     ),
     "bad_media": CodeInfo(_P, "what arrived is not playable media", "Check the link in a browser."),
     "no_media": CodeInfo(

@@ -75,6 +75,12 @@ def test_choice_and_cap_of_entries(sample_site, child):
     assert child.of_kind("end") == [{"event": "end", "count": 30, "truncated": False}]
 
 
+def test_places_beyond_the_end_are_told_as_such(sample_site, child):
+    with pytest.raises(SluiceError, match="no entry at 7-9") as caught:
+        child.extract(sample_site.url("/feed?n=5"), items="7-9")
+    assert caught.value.code == "no_media"
+
+
 def test_single_takes_the_first_of_a_collection(sample_site, child):
     info = child.info(sample_site.url("/feed?n=3"), playlist="single")
     assert info["formats"][0]["url"].endswith("/clips/1/clip-1.mp4")

@@ -6,47 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sluice_core.adapters.binaries import deno_path
 from sluice_core.adapters.ytdlp.describe import entry_event, unsmuggle
 from sluice_core.adapters.ytdlp.fragments import mend
-from sluice_core.adapters.ytdlp.items import Items
 from sluice_core.adapters.ytdlp.options import Network, base_params, fetch_params
 from sluice_core.adapters.ytdlp.resume import PartialFile, Version
 from sluice_core.adapters.ytdlp.sniff import is_page
 from sluice_core.adapters.ytdlp.ydl import is_fetchable
-from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import child_environment
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        (None, [1, 2, 3, 4, 5, 6, 7, 8, 9]),
-        ("", [1, 2, 3, 4, 5, 6, 7, 8, 9]),
-        ("3", [3]),
-        ("2-4", [2, 3, 4]),
-        ("7-", [7, 8, 9]),
-        ("1, 3-4 ,8-", [1, 3, 4, 8, 9]),
-    ],
-)
-def test_items(text, wanted):
-    assert [index for index in range(1, 10) if index in Items.parse(text)] == wanted
-
-
-@pytest.mark.parametrize("text", ["0", "3-2", "a", "-3", "1,,2", "1-2-3", "-", "12 34", "1" * 10])
-def test_items_that_can_not_be_read(text):
-    with pytest.raises(SluiceError):
-        Items.parse(text)
-
-
-@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=4))
-def test_last_item_is_the_end_of_all_ranges(pairs):
-    items = Items.parse(",".join(f"{first}-{first + more}" for first, more in pairs))
-    assert items.last == max(index for index in range(60) if index in items)
-
 
 PAGE = "https://example.com/page"
 

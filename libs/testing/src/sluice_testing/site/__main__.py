@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _announce(site, hosts, options.ready_file)
             _wait(stopped)
     except (OSError, ConfigError, SluiceError) as exc:
-        sys.stderr.write(f"sample site: {exc}\n")
+        sys.stderr.write(f"sluice: the sample site can't run: {exc}\n")
         return _WRONG_USE
     return 0
 

@@ -71,7 +71,14 @@ def retry_soon() -> bytes:
     return b"retry: %d\n\n" % (SOON + random.randrange(SPREAD))  # noqa: S311  # no secret
 
 
+def end_of(job: Job) -> str:
+    """Names this end of the job, and no later one after a retry."""
+    return f"{job.id}.{job.version}"
+
+
 def job_message(job: Job, view: dict[str, Any], event_id: str) -> Message:
+    if job.status in TERMINAL:
+        event_id = f"{event_id}-{end_of(job)}"
     return Message(
         kind="job",
         job_id=job.id,

@@ -3,6 +3,9 @@
 The id of an event is `<ms>-<count>`: everything stamped before that moment, less the comparison's
 overlap, has been sent. So a client that comes back, to whichever process, is sent what changed
 since, out of the database alone.
+
+Behind the event of a job's end stand the job and its version, since the overlap would tell whoever
+comes back of this end again and again.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from sluice_api.events.comparison import OVERLAP
-from sluice_api.events.messages import Watch
+from sluice_api.events.messages import Watch, end_of
 from sluice_api.views import Shown, gather
 from sluice_core.adapters.db import changes, listing
 from sluice_core.adapters.db import jobs as job_store
@@ -27,7 +30,7 @@ MAX_MISSED = 1_000
 #: Jobs in a snapshot: the newest, and the newest of those that have not ended.
 SNAPSHOT = 200
 
-_ID = re.compile(r"(\d{1,15})-\d+")
+_ID = re.compile(r"(\d{1,15})-\d+(?:-([0-9A-Z]{26}\.\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +48,32 @@ class Start:
     is_over: bool = False
 
 
-def since_of(last_event_id: str | None, now: float) -> float | None:
-    """Up to when the client knows everything; None when that is unknown or too long ago."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a client that comes back knows."""
+
+    #: Everything up to this time.
+    since: float
+    #: And the end of this job, see `messages.end_of`.
+    end: str | None = None
+
+
+def known_from(last_event_id: str | None, now: float) -> Known | None:
+    """What stands in the id; None when that is nothing, or too long ago."""
     match = _ID.fullmatch(last_event_id or "")
     if match is None:
         return None
     moment = int(match[1]) / 1000
     # An id from the future is from another clock, or made up.
-    return moment if now - MAX_AGE <= moment <= now + OVERLAP else None
+    return Known(moment, match[2]) if now - MAX_AGE <= moment <= now + OVERLAP else None
 
 
-def read_start(connection: sa.Connection, watch: Watch, since: float | None) -> Start:
-    """What the client of `watch` is to be sent, which knows everything up to `since`."""
+def read_start(connection: sa.Connection, watch: Watch, known: Known | None) -> Start:
+    """What the client of `watch` is to be sent."""
     if watch.ids is not None:
-        return _start_of_named(connection, watch, watch.ids, since)
-    if since is not None:
-        missed = changes.since(connection, since - OVERLAP, limit=MAX_MISSED + 1)
+        return _start_of_named(connection, watch, watch.ids, known)
+    if known is not None:
+        missed = changes.since(connection, known.since - OVERLAP, limit=MAX_MISSED + 1)
         if len(missed) <= MAX_MISSED:
             wanted = [c.job_id for c in missed if watch.wants(c.job_id, c.api_key_id)]
             jobs = job_store.get_many(connection, wanted)
@@ -70,7 +83,7 @@ def read_start(connection: sa.Connection, watch: Watch, since: float | None) -> 
 
 
 def _start_of_named(
-    connection: sa.Connection, watch: Watch, ids: frozenset[str], since: float | None
+    connection: sa.Connection, watch: Watch, ids: frozenset[str], known: Known | None
 ) -> Start:
     """Few jobs are read by their names: what else changed since does not matter."""
     found = job_store.get_many(connection, sorted(ids)).values()
@@ -78,10 +91,14 @@ def _start_of_named(
     versions = {job.id: job.version for job in jobs}
     is_missing = not jobs
     is_over = is_missing or any(job.status in TERMINAL for job in jobs)
-    if since is not None:
-        jobs = [job for job in jobs if job.updated_at >= since - OVERLAP]
+    if known is not None:
+        jobs = [
+            job
+            for job in jobs
+            if job.updated_at >= known.since - OVERLAP and end_of(job) != known.end
+        ]
     shown = gather(connection, sorted(jobs, key=lambda job: job.updated_at))
-    return Start(shown, since is None, versions, is_missing=is_missing, is_over=is_over)
+    return Start(shown, known is None, versions, is_missing=is_missing, is_over=is_over)
 
 
 def _snapshot(connection: sa.Connection, watch: Watch) -> list[Job]:

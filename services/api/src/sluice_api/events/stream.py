@@ -9,7 +9,7 @@ from sluice_api.database import Database
 from sluice_api.events.hub import Hub
 from sluice_api.events.line import Line
 from sluice_api.events.messages import RETRY, Watch, job_message, wire
-from sluice_api.events.start import Start, read_start
+from sluice_api.events.start import Known, Start, read_start
 from sluice_api.positions import Positions
 
 
@@ -28,7 +28,7 @@ class Stream:
         database: tells what happened.
         positions: places in the queue.
         watch: what the client wants.
-        since: see `start.since_of`.
+        known: see `start.known_from`.
         still_allowed: see `Client`.
         sock: the client's connection; without one the stream ends after its start.
         is_chunked: whether the server sends this body in chunks.
@@ -45,7 +45,7 @@ class Stream:
         database: Database,
         positions: Positions,
         watch: Watch,
-        since: float | None,
+        known: Known | None,
         still_allowed: Callable[[], bool],
         sock: socket.socket | None,
         is_chunked: bool,
@@ -53,13 +53,13 @@ class Stream:
         self._hub = hub
         self._positions = positions
         self._watch = watch
-        self._since = since
+        self._since = known.since if known else 0.0
         self._sock = sock
         self._is_chunked = is_chunked
         self._handed_over = False
         self._client = hub.join(watch, still_allowed)
         try:
-            self.start: Start = database.read(lambda c: read_start(c, watch, since))
+            self.start: Start = database.read(lambda c: read_start(c, watch, known))
         except BaseException:
             self.close()
             raise
@@ -90,7 +90,7 @@ class Stream:
 
     def _id(self, left: int) -> str:
         """Who leaves before the last of the start knows no more than when it came."""
-        return f"{int((self._since or 0) * 1000)}-0" if left else self._hub.event_id()
+        return f"{int(self._since * 1000)}-0" if left else self._hub.event_id()
 
     def _hand_over(self, sock: socket.socket) -> None:
         client, hub = self._client, self._hub

@@ -14,7 +14,7 @@ from sluice_api import models as m
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
 from sluice_api.events.messages import Watch
-from sluice_api.events.start import since_of
+from sluice_api.events.start import known_from
 from sluice_api.events.stream import Stream
 from sluice_api.prefix import of_request
 from sluice_api.problems import not_found, unavailable
@@ -23,8 +23,9 @@ from sluice_core.adapters.db.access import Scope
 _TAG = Tag(
     name="events",
     description=(
-        "Server-sent events: `job` (the whole job), `progress` (only figures), `deleted`, and "
-        "`snapshot` before jobs that a client can't tell from what it missed."
+        "Server-sent events, each with JSON: `job` (the whole job), `progress` (`id`, `status`, "
+        "`step`, `progress`, `updated_at`), `deleted` (`id`), and `snapshot` (`jobs`: how many "
+        "follow) before jobs that a client can't tell from what it missed. A state may come twice."
     ),
 )
 _ANSWER: dict[str | int | HTTPStatus, type[BaseModel] | dict[Any, Any] | None] = {
@@ -39,12 +40,12 @@ def build(deps: Deps) -> APIBlueprint:
     api = APIBlueprint("events", __name__, url_prefix="/v1", abp_tags=[_TAG])
 
     @api.get("/events", summary="Follow all jobs, or some", responses=_ANSWER)
-    def all_events(query: m.EventsQuery) -> Response:
+    def all_events(header: m.EventsHeader, query: m.EventsQuery) -> Response:
         """`Last-Event-ID` resumes: no state change is missed, figures may be skipped."""
         caller = need(Scope.READ)
         ids = frozenset(query.ids.split(",")) if query.ids else None
         return _answer(
-            _open(deps, caller, Watch(ids, caller.only_key, prefix=of_request()), _since(deps))
+            _open(deps, caller, Watch(ids, caller.only_key, prefix=of_request()), header)
         )
 
     @api.get(
@@ -52,12 +53,11 @@ def build(deps: Deps) -> APIBlueprint:
         summary="Follow one job",
         responses={**_ANSWER, 204: None},
     )
-    def job_events(path: m.JobPath) -> Response:
+    def job_events(header: m.EventsHeader, path: m.JobPath) -> Response:
         """Ends after the job's end; 204 tells a returning client that there is nothing more."""
         caller = need(Scope.READ)
-        since = _since(deps)
         watch = Watch(frozenset({path.id}), caller.only_key, ends=True, prefix=of_request())
-        stream = _open(deps, caller, watch, since)
+        stream = _open(deps, caller, watch, header)
         if stream.start.is_missing:
             stream.close()
             not_found("There is no such job.")
@@ -69,11 +69,7 @@ def build(deps: Deps) -> APIBlueprint:
     return api
 
 
-def _since(deps: Deps) -> float | None:
-    return since_of(request.headers.get("Last-Event-ID"), deps.clock())
-
-
-def _open(deps: Deps, caller: Caller, watch: Watch, since: float | None) -> Stream:
+def _open(deps: Deps, caller: Caller, watch: Watch, header: m.EventsHeader) -> Stream:
     if deps.hub.clients >= MAX_CLIENTS or deps.hub.is_closing:
         raise unavailable("All places for streams are taken; try again soon.")
     return Stream(
@@ -81,7 +77,7 @@ def _open(deps: Deps, caller: Caller, watch: Watch, since: float | None) -> Stre
         database=deps.database,
         positions=deps.positions,
         watch=watch,
-        since=since,
+        known=known_from(header.last_event_id, deps.clock()),
         still_allowed=lambda: deps.open_keys.is_open(caller.api_key_id),
         sock=None if request.method == "HEAD" else request.environ.get("gunicorn.socket"),
         is_chunked=request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1",

@@ -40,7 +40,12 @@ def build(deps: Deps) -> APIBlueprint:
     @api.get(
         "/jobs/<string:id>/files/<string:name>",
         summary="Fetch a file",
-        responses={200: {"content": {"application/octet-stream": {}}}, 206: None, 416: None},
+        responses={
+            200: {"content": {"application/octet-stream": {}}},
+            206: None,
+            302: None,
+            416: None,
+        },
     )
     def fetch(path: m.FilePath, query: m.FileQuery) -> BaseResponse:
         """With ranges and ETag; on some storages a redirect to where the file lies.

@@ -42,7 +42,11 @@ def build(deps: Deps) -> APIBlueprint:
 def _add_submitting(api: APIBlueprint, deps: Deps) -> None:
     @api.post("/jobs", summary="Hand in a link", responses={202: m.JobModel})
     def submit(header: m.SubmitHeader, body: m.JobRequest) -> Response:
-        """Answers at once; with `Existing-Job: true` when the same request has a job already."""
+        """Answers at once, with the job's address in `Location`.
+
+        With `Existing-Job: true` when the same request has a job already, and with
+        `Idempotent-Replayed: true` when this Idempotency-Key does.
+        """
         caller = need(Scope.SUBMIT)
         placed = _submit(deps, caller, body, header.idempotency_key)
         if placed.message:
@@ -179,7 +183,11 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
         deps.publisher.send(rows, [])
         return _moved(deps, shown)
 
-    @api.delete("/jobs/<string:id>", summary="Delete a job and its files")
+    @api.delete(
+        "/jobs/<string:id>",
+        summary="Delete a job and its files",
+        responses={202: m.JobDeleted},
+    )
     def delete(path: m.JobPath) -> Response:
         """Cancels it first; its children go too."""
         caller = need(Scope.SUBMIT)

@@ -2,7 +2,7 @@
 
 export class Problem extends Error {
   constructor(status, body) {
-    super(body.detail || `The server answered ${status}.`);
+    super([body.detail || `The server answered ${status}.`, body.help].filter(Boolean).join(" "));
     this.status = status;
     this.code = body.code || "";
     this.results = body.results;

@@ -214,8 +214,16 @@ export class Card {
   }
 
   async run(pressed, action) {
+    // A button that is disabled or gone leaves the keyboard at the top of the page.
+    const had = document.activeElement === pressed;
+    const near = this.element.nextElementSibling || this.element.previousElementSibling;
+    const list = this.element.parentElement;
     pressed.disabled = true;
     try { await action(this.job); } finally { pressed.disabled = false; }
+    if (!had || document.activeElement !== document.body) return;
+    if (pressed.isConnected) pressed.focus();
+    else if (this.element.isConnected) this.acts.querySelector("button")?.focus();
+    else (near?.querySelector("button") || list).focus();
   }
 
   // The first press asks, a second one within a few seconds means it.

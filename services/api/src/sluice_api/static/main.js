@@ -9,6 +9,7 @@ import { follow } from "./stream.js";
 const $ = (id) => document.getElementById(id);
 const SEARCH_PAUSE = 250;
 const PRESET = "sluice-preset";
+const MAX_NOTES = 12;
 
 let stop = null;
 let wasConnected = false;
@@ -30,6 +31,7 @@ async function act(promise) {
   try {
     const answer = await promise;
     if (answer.status) list.take(answer);
+    note([]);
     return true;
   } catch (problem) {
     fail(problem);
@@ -44,8 +46,10 @@ function fail(problem) {
   else note([{ text: problem.message, bad: true }]);
 }
 
-function note(lines) {
-  $("notes").replaceChildren(...lines.slice(0, 12).map(({ text, bad }) => {
+function note(all) {
+  const more = all.length - MAX_NOTES;
+  const lines = more > 0 ? [...all.slice(0, MAX_NOTES), { text: `And ${more} more.`, bad: true }] : all;
+  $("notes").replaceChildren(...lines.map(({ text, bad }) => {
     const p = document.createElement("p");
     p.textContent = text;
     p.className = bad ? "bad" : "";
@@ -88,7 +92,7 @@ function report(links, results) {
   const lines = [];
   if (fresh) lines.push({ text: fresh === 1 ? "1 link accepted." : `${fresh} links accepted.` });
   if (existing) lines.push({ text: existing === 1 ? "1 link is in the list already." : `${existing} links are in the list already.` });
-  refused.forEach((line) => lines.push({ text: `${links[line.line - 1].slice(0, 120)}: ${line.error.message}`, bad: true }));
+  refused.forEach((line) => lines.push({ text: `${links[line.line - 1].slice(0, 120)}: ${line.error.message} ${line.error.help || ""}`.trim(), bad: true }));
   note(lines);
   $("links").value = refused.map((line) => links[line.line - 1]).join("\n");
 }
@@ -136,6 +140,7 @@ function signIn(why = "") {
   stop?.();
   stop = null;
   operator.hide();
+  note([]);
   $("sign-in").hidden = false;
   $("submit").hidden = $("work").hidden = $("sign-out").hidden = $("views").hidden = true;
   $("sign-in-wrong").textContent = why;
@@ -148,7 +153,7 @@ function showView() {
   $("view-jobs").setAttribute("aria-current", operating ? "false" : "page");
   $("view-operate").setAttribute("aria-current", operating ? "page" : "false");
   $("submit").hidden = !may.submit || operating;
-  $("work").hidden = operating;
+  $("work").hidden = $("notes").hidden = operating;
   if (operating) operator.show();
   else operator.hide();
 }

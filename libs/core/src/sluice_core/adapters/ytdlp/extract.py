@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from yt_dlp.utils import YoutubeDLError  # type: ignore[import-untyped]
 
 from sluice_core.adapters.ytdlp.describe import entry_event, slim
-from sluice_core.adapters.ytdlp.items import Items
 from sluice_core.adapters.ytdlp.login import SiteLogin
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params
 from sluice_core.adapters.ytdlp.ydl import Downloader
 from sluice_core.domain.errors import SluiceError
+from sluice_core.domain.items import Items
 from sluice_core.domain.names import plain_title
 
 if TYPE_CHECKING:
@@ -148,8 +148,14 @@ def _emit_entries(entries: Iterable[Info], request: Info, page: str, emit: Emit)
         emit(entry_event(entry, index, page))
         count += 1
     if count == 0:
-        raise SluiceError("the collection has no entries", code="no_media")
+        raise SluiceError(_nothing_of(request.get("items")), code="no_media")
     emit({"event": "end", "count": count, "truncated": truncated})
+
+
+def _nothing_of(items: str | None) -> str:
+    if items and items.strip():
+        return f"the collection has no entry at {items}"
+    return "the collection has no entries"
 
 
 def _entries(ydl: Downloader, found: Info) -> Iterator[Info]:
