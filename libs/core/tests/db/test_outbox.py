@@ -6,8 +6,9 @@ import threading
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event
 
-from sluice_core.adapters.db import jobs, outbox
+from sluice_core.adapters.db import jobs, outbox, schema
 from sluice_core.adapters.db.engine import open_engine, read, write
 from sluice_core.domain.job import Request
 from sluice_core.domain.lanes import Actor, Lane
@@ -187,6 +188,25 @@ def test_a_batch_answers_line_by_line(engine: sa.Engine) -> None:
     for job, order in answers:
         assert (job is None) == (order is None)
         assert job is None or order is None or order.job_id == job.id
+    with read(engine) as c:
+        all_jobs = set(c.execute(sa.select(schema.jobs.c.id)).scalars())
+        for table in (schema.outbox, schema.job_search):
+            assert sorted(c.execute(sa.select(table.c.job_id)).scalars()) == sorted(all_jobs)
+
+
+def test_postgresql_takes_jobs_with_their_words_and_orders_in_one_statement(
+    postgres_engine: sa.Engine,
+) -> None:
+    sent: list[str] = []
+    event.listen(
+        postgres_engine,
+        "before_cursor_execute",
+        lambda _c, _cursor, text, *_rest: sent.append(text),
+    )
+    new = [jobs.NewJob(Request(url=f"https://media.example/{n}")) for n in range(3)]
+    with write(postgres_engine) as c:
+        jobs.insert_many(c, new, now=NOW)
+    assert len(sent) == 1
 
 
 def test_a_queue_is_of_its_actor_and_lane(engine: sa.Engine) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_core.adapters import tracing
-from sluice_core.adapters.db import outbox, search
+from sluice_core.adapters.db import arrivals, outbox, search
 from sluice_core.adapters.db.rows import new_job, options_of, to_job
 from sluice_core.adapters.db.schema import attempts, jobs
-from sluice_core.adapters.db.upsert import insert_or_ignore
+from sluice_core.adapters.db.types import mended
 from sluice_core.adapters.ids import new_id
 from sluice_core.domain.job import Job, Request
 from sluice_core.domain.lanes import Actor, queue_name
@@ -45,28 +45,18 @@ def insert_many(
     """
     if not new:
         return []
-    values = [_row_of(job, now) for job in new]
-    insert = insert_or_ignore(connection, jobs).returning(jobs.c.id)
+    arriving = [_arrive(job, now) for job in new]
     # Two writers that meet the unique keys in different orders would wait for each other.
-    in_order = sorted(values, key=lambda v: (v["dedup_key"] or "", v["entry_key"] or ""))
-    written = set(connection.execute(insert, in_order).scalars())
-    result: list[tuple[Job | None, outbox.OutboxRow | None]] = []
-    orders: list[outbox.OutboxRow] = []
-    entries: list[dict[str, Any]] = []
-    for value in values:
-        if value["id"] not in written:
-            result.append((None, None))
-            continue
-        job = new_job(value)
-        order = _first_order(job, now)
-        orders.append(order)
-        entries.append(
-            search.entry_of(job.id, preset=job.request.preset, url=job.request.url, title=job.title)
-        )
-        result.append((job, order))
-    search.add_many(connection, entries)
-    outbox.add_many(connection, orders, now)
-    return result
+    in_order = sorted(arriving, key=lambda a: (a.row["dedup_key"] or "", a.row["entry_key"] or ""))
+    written = arrivals.write(connection, in_order, now=now)
+    return [(a.job, a.order) if a.job.id in written else (None, None) for a in arriving]
+
+
+def _arrive(new: NewJob, now: float) -> arrivals.Arrival:
+    row = _row_of(new, now)
+    job = new_job(row)
+    entry = search.entry_of(job.id, preset=job.request.preset, url=job.request.url, title=job.title)
+    return arrivals.Arrival(job, row, entry, _first_order(job, now))
 
 
 def _row_of(job: NewJob, now: float) -> dict[str, Any]:
@@ -74,17 +64,17 @@ def _row_of(job: NewJob, now: float) -> dict[str, Any]:
     waits = request.not_before is not None and request.not_before > now
     return {
         "id": new_id(),
-        "url": request.url,
+        "url": mended(request.url),
         "preset": request.preset,
         "lane": request.lane.value,
-        "options": options_of(request),
+        "options": mended(options_of(request)),
         "dedup_key": job.dedup_key,
         "api_key_id": job.api_key_id,
         "parent_id": job.parent_id,
         "schedule_id": job.schedule_id,
         "entry_key": job.entry_key,
-        "entry": job.entry,
-        "title": (job.entry or {}).get("title"),
+        "entry": mended(job.entry),
+        "title": mended((job.entry or {}).get("title")),
         "status": Status.PENDING.value,
         "stage": Actor.PARSE.value,
         "waiting_for": (WaitingFor.TIME if waits else WaitingFor.WORKER).value,

@@ -68,16 +68,17 @@ def add(
         traceparent=traceparent,
         owner=owner,
     )
-    connection.execute(sa.insert(outbox), _values(row, now))
+    connection.execute(sa.insert(outbox), values_of(row, now))
     return row
 
 
 def add_many(connection: sa.Connection, rows: Sequence[OutboxRow], now: float) -> None:
     if rows:
-        connection.execute(sa.insert(outbox), [_values(row, now) for row in rows])
+        connection.execute(sa.insert(outbox), [values_of(row, now) for row in rows])
 
 
-def _values(row: OutboxRow, now: float) -> dict[str, Any]:
+def values_of(row: OutboxRow, now: float) -> dict[str, Any]:
+    """Its columns, with the moment at which it is written."""
     return {
         "id": row.id,
         "job_id": row.job_id,

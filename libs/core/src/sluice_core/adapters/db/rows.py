@@ -9,7 +9,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from sluice_core.adapters.db.schema import jobs
-from sluice_core.adapters.db.types import mended
 from sluice_core.domain.gaps import Gap
 from sluice_core.domain.job import Artifact, Job, JobError, Progress, Request
 from sluice_core.domain.lanes import Actor, Lane
@@ -38,8 +37,8 @@ def to_job(row: sa.Row[Any]) -> Job:
 
 
 def new_job(written: Mapping[str, Any]) -> Job:
-    """The job of a row as it was inserted, which needs not be read back."""
-    return _of_columns({**_UNWRITTEN, **mended(written)})
+    """The job of a row as it was inserted, its text mended, which needs not be read back."""
+    return _of_columns({**_UNWRITTEN, **written})
 
 
 def _of_columns(r: Mapping[str, Any] | sa.RowMapping) -> Job:

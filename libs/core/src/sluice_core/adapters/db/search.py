@@ -62,11 +62,8 @@ def terms_in(entry: dict[str, Any]) -> list[str]:
     return sorted(terms_of(entry["words"].split()))
 
 
-def add_many(connection: sa.Connection, entries: Sequence[dict[str, Any]]) -> None:
-    """Write rows of `entry_of`, and what their titles are found by."""
-    if not entries:
-        return
-    connection.execute(sa.insert(job_search), entries)
+def add_terms(connection: sa.Connection, entries: Sequence[dict[str, Any]]) -> None:
+    """What the titles of rows of `entry_of` are found by."""
     _add_terms(connection, [(term, e["job_id"]) for e in entries for term in terms_in(e)])
 
 
