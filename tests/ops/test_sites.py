@@ -202,6 +202,31 @@ def test_collections_and_subscriptions_use_them_as_well(system, world):
 
 
 @pytest.mark.usefixtures("no_sites")
+@pytest.mark.parametrize("folder", ["members", "vault"])
+def test_a_short_link_of_another_host_is_opened_with_them(system, world, folder):
+    add_both(system)
+    world.reset()
+    there = world.url(f"/{folder}/mp4/small.mp4?mark={next(numbers)}")
+    job = system.submit(world.url(f"/redirect/1?to={quote(there)}", host=1), preset="original")
+    succeeded(system.wait([job["id"]], timeout=120)[0])
+    shown = sent(world)
+    assert shown["127.0.0.2"] == {(None, None)}
+    assert shown[HOST] > {(None, None)}
+
+
+@pytest.mark.usefixtures("no_sites")
+def test_links_that_hold_a_cookie_are_fetched_and_never_shown(system, world):
+    add_both(system)
+    page = end_of(system, world, "/pages/keyed/pages/signed?bind=cookie")
+    succeeded(page)
+    whole = end_of(system, world, "/members/feed?n=2&keyed=1")
+    assert (whole["status"], whole["children"]["success"]) == ("SUCCESS", 2)
+    entries = system.http.get("/v1/jobs", params={"parent": whole["id"]}).json()["jobs"]
+    assert all("/keyed/***/clips/" in entry["url"] for entry in entries)
+    assert {name for name, text in everything(system).items() if MEMBER.encode() in text} == set()
+
+
+@pytest.mark.usefixtures("no_sites")
 def test_a_download_goes_on_with_what_is_kept_by_then(system, world):
     add_both(system)
     world.reset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from sluice_core.adapters.seal import Sealer, new_key
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.sites import Login, read_cookies
 from sluice_core.runtime.run import Finished, Outcome, Run
-from sluice_core.runtime.sites import login_request
+from sluice_core.runtime.sites import login_request, sealed_link, sites_of, whole_link
 
 KEY = new_key()
 NOW = 1_800_000_000.0
@@ -37,12 +37,12 @@ def keep(engine: sa.Engine, host: str, *, cookie: str = "", key: str = KEY) -> N
         sites.put(connection, row)
 
 
-def shown(rig: Any, url: str, *, runs: int = 1) -> list[dict[str, Any]]:
+def shown(rig: Any, url: str, *, runs: int = 1, landed: Sequence[str] = ()) -> list[dict[str, Any]]:
     """What the child of each run of a job gets; the job's failure in its place."""
     found: list[dict[str, Any]] = []
 
     def handle(run: Run) -> Outcome:
-        found.extend(login_request(run) for _ in range(runs))
+        found.extend(login_request(run, sites_of(run, landed).given) for _ in range(runs))
         return Finished([])
 
     job, message = rig.job_at(Actor.PARSE, url=url)
@@ -77,6 +77,37 @@ def test_a_run_takes_what_is_of_its_link_and_above(
     assert hosts(login) == expected
     cookies = login.get("login", {}).get("cookies") or ""
     assert {line.split("cookie-of-")[1] for line in cookies.splitlines()[1:]} == expected
+
+
+def test_where_the_link_led_counts_as_well(rig: Any, engine: sa.Engine) -> None:
+    for host in ("example.com", "b.org", "c.org"):
+        keep(engine, host)
+    assert shown(rig, "https://short.example/1") == [{}]
+    [login] = shown(rig, "https://short.example/1", landed=["b.org"])
+    assert hosts(login) == {"b.org"}
+    [login] = shown(rig, "https://example.com/1", landed=["b.org", "gone.org"])
+    assert hosts(login) == {"example.com", "b.org"}
+
+
+def test_the_link_of_an_entry_is_opened_for_its_run_alone(
+    new_rig: Callable[..., Any], rig: Any, engine: sa.Engine, redis_url: str
+) -> None:
+    keep(engine, "example.com")
+    whole, masked = "https://example.com/word-of-a-site/1", "https://example.com/***/1"
+    other = new_rig(engine, redis_url, SLUICE_SITE_SECRETS_KEY=new_key())
+    links: list[str] = []
+
+    def handle(run: Run) -> Outcome:
+        links.extend((run.job.request.url, whole_link(run), *sites_of(run).given))
+        return Finished([])
+
+    for one in (rig, other):
+        sealed = sealed_link(rig.deps(), {"sealable": whole})
+        job, message = one.job_at(Actor.PARSE, url=masked, entry=sealed)
+        assert "word-of-a-site" not in repr(one.now(job))
+        one.run(handle, message, Actor.PARSE)
+    assert links == [masked, whole, "example.com"]
+    assert other.now(job).error.code == "login_required"
 
 
 def test_a_use_is_noted_once_a_minute_and_a_removal_holds_from_the_next_child(

@@ -203,7 +203,9 @@ def transfer(
         elif kind == "missing":
             meter.left_out(event["fragments"])
         elif kind == "reextracted":
-            newest = event["info"]
+            newest = event["info"] | sites.sealed_link(run.deps, event)
+            if landed := info.get("sites"):
+                newest["sites"] = landed
         elif kind == "done":
             report(meter.finished(event["bytes"]))
 
@@ -226,12 +228,13 @@ def fetch_request(run: Run, info: Mapping[str, Any], track: Track, path: Path) -
     return {
         "kind": "fetch",
         "info": info,
+        "page": sites.opened_link(run.deps, info),
         "format_id": track.format_id,
         "dest": str(path),
         "max_bytes": settings.jobs.max_file_size or None,
         "rate_limit": settings.egress.rate_limit or None,
         "egress": media_child.egress_request(settings.egress),
-        **sites.login_request(run),
+        **sites.login_request(run, sites.sites_of(run, info.get("sites") or ()).given),
     }
 
 

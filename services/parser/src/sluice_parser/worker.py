@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ from sluice_core.runtime.stage import Handler
 
 #: Entries written in one transaction: children appear as they are found, not one by one.
 BATCH = 50
+#: Sites, one after the other, that a link may lead to and that something is kept for.
+MAX_LANDINGS = 3
 INFO_NAME = "info.json"
 
 
@@ -49,17 +52,27 @@ def handle(run: Run, *, presets: Mapping[str, Preset], server: ForkServer) -> Ou
     preset = presets.get(job.request.preset)
     if preset is None:
         raise SluiceError(f"there is no preset {job.request.preset!r} any more")
-    found = _Found(run)
-    media_child.call(run, server, request_for(run, preset), on_event=found.take)
+    landed: list[str] = []
+    for left in reversed(range(MAX_LANDINGS + 1)):
+        known = sites.sites_of(run, landed)
+        found = _Found(run, landed)
+        request = request_for(run, preset, known)
+        media_child.call(
+            run, server, request | {"sites": known.others if left else ()}, on_event=found.take
+        )
+        if not found.elsewhere:
+            break
+        landed += [known.others[place] for place in found.elsewhere]
     return found.outcome()
 
 
-def request_for(run: Run, preset: Preset) -> dict[str, Any]:
+def request_for(run: Run, preset: Preset, known: sites.Sites) -> dict[str, Any]:
     """What the child is asked; see `sluice_core.adapters.ytdlp`."""
     job, settings = run.job, run.deps.settings
     return {
         "kind": "extract",
-        "url": job.request.url,
+        "url": known.link,
+        "shown_url": job.request.url,
         "item": (job.entry or {}).get("item"),
         "playlist": "all" if job.is_check else job.request.playlist,
         "items": job.request.items,
@@ -68,7 +81,7 @@ def request_for(run: Run, preset: Preset) -> dict[str, Any]:
         "format_sort": list(preset.format_sort),
         "subtitles": list(job.request.subtitles),
         "egress": media_child.egress_request(settings.egress),
-        **sites.login_request(run),
+        **sites.login_request(run, known.given),
     }
 
 
@@ -77,6 +90,10 @@ class _Found:
     """Collects what the child tells."""
 
     run: Run
+    #: Sites that the link was seen to lead to.
+    landed: list[str]
+    #: Others that it leads to: places in the request's `sites`.
+    elsewhere: list[int] = field(default_factory=list)
     media: dict[str, Any] | None = None
     collection: dict[str, Any] = field(default_factory=dict)
     entries: list[dict[str, Any]] = field(default_factory=list)
@@ -86,7 +103,10 @@ class _Found:
     def take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "media":
-            self.media = event["info"]
+            info = {**event["info"], **sites.sealed_link(self.run.deps, event)}
+            self.media = {**info, "sites": self.landed} if self.landed else info
+        elif kind == "elsewhere":
+            self.elsewhere = event["sites"]
         elif kind == "collection":
             self.collection = event
         elif kind == "entry":
@@ -99,7 +119,10 @@ class _Found:
 
     def flush(self) -> None:
         if self.entries:
-            self.run.add_children([child_entry(event) for event in self.entries])
+            deps = self.run.deps
+            self.run.add_children(
+                [child_entry(event) | sites.sealed_link(deps, event) for event in self.entries]
+            )
             self.entries = []
 
     def outcome(self) -> Outcome:
@@ -122,7 +145,11 @@ def child_entry(event: Mapping[str, Any]) -> dict[str, Any]:
     """An entry as `collections.add_children` takes it: unique by its link and place."""
     names = ("url", "item", "index", "id", "title", "duration", "thumbnail")
     entry = {name: event[name] for name in names if event.get(name) is not None}
-    return {**entry, "key": f"{event['url']}#{event.get('item') or ''}"}
+    link = event["url"]
+    if whole := event.get("sealable"):
+        # Two may look alike where they are masked, and the key is stored.
+        link = hashlib.sha256(whole.encode()).hexdigest()
+    return {**entry, "key": f"{link}#{event.get('item') or ''}"}
 
 
 def _planned(run: Run, info: dict[str, Any]) -> Advance:

@@ -2,11 +2,13 @@
 
 import json
 from base64 import b64encode
+from contextlib import suppress
 from urllib.parse import quote
 
 import pytest
 
 from sluice_core.adapters.ytdlp.login import SiteLogin
+from sluice_core.domain.errors import SluiceError
 from sluice_core.runtime.children import ForkSpec
 from sluice_testing.site import KEEPER, MEMBER, SampleSite
 
@@ -90,6 +92,93 @@ class TestItsOwnHost:
         assert others, "the other host was never asked"
         assert set(others) == {(None, None)}
         assert any(e.cookie or e.authorization for e in exchanges), "and its own was shown nothing"
+
+
+@pytest.mark.parametrize(("folder", "login"), [("members", COOKIES), ("vault", PASSWORD)])
+class TestShortLinks:
+    """Of another host, they lead to a site that something is kept for."""
+
+    SITES = ("example.com", "127.0.0.1")
+    LEADS = ({"event": "elsewhere", "sites": [1]},)
+
+    @pytest.mark.parametrize("path", ["mp4/small.mp4", "pages/video?media=/mp4/small.mp4"])
+    def test_it_is_told_first_and_opened_with_what_is_kept(
+        self, child, two_hosts, folder, login, path
+    ):
+        there = two_hosts.url(f"/{folder}/{path}")
+        short = two_hosts.url(f"/redirect/2?to={quote(there)}", host=1)
+        assert child.extract(short, sites=self.SITES) == [*self.LEADS]
+        done = child.fetch(child.info(short, login=login), login=login)
+        assert done.stat().st_size == two_hosts.size("/mp4/small.mp4")
+        exchanges = [e for s in two_hosts.all_stats().values() for e in s.exchanges]
+        assert {(e.cookie, e.authorization) for e in exchanges if e.host == "127.0.0.2"} == {
+            (None, None)
+        }
+
+    def test_a_way_through_the_site_is_seen_although_it_ends_elsewhere(
+        self, child, two_hosts, folder, login
+    ):
+        """As that of somebody who is sent to a page for logging in."""
+        end = two_hosts.url("/pages/text", host=1)
+        there = two_hosts.url(f"/redirect/1?to={quote(end)}&{folder}={len(login)}")
+        short = two_hosts.url(f"/redirect/1?to={quote(there)}", host=1)
+        assert child.extract(short, sites=self.SITES) == [*self.LEADS]
+
+    @pytest.mark.parametrize("page", ["/pages/video?media=", "/pages/og?media="])
+    def test_a_page_of_another_host_leads_nobody_there(self, child, two_hosts, folder, login, page):
+        """It is asked there, as by anybody."""
+        del login  # is kept, and not given
+        there = f"/{folder}/hls/ts/master.m3u8"
+        link = two_hosts.url(f"{page}{quote(two_hosts.url(there))}", host=1)
+        with suppress(SluiceError):
+            child.extract(link, sites=self.SITES)
+        assert child.of_kind("elsewhere") == []
+        assert sent(two_hosts, there) == [(None, None)]
+
+
+class TestWholeLinks:
+    """What is shown is masked, and what is fetched is not."""
+
+    def test_entries_whose_links_hold_a_cookie(self, child, two_hosts):
+        child.extract(two_hosts.url("/members/feed?n=2&keyed=1"), login=COOKIES)
+        entries = child.of_kind("entry")
+        assert [entry["url"].rpartition("/keyed/***/")[2] for entry in entries] == [
+            "clips/1/clip-1.mp4",
+            "clips/2/clip-2.mp4",
+        ]
+        for entry in entries:
+            assert MEMBER in entry.pop("sealable")
+        assert MEMBER not in json.dumps(child.events)
+
+    @pytest.mark.parametrize("path", ["clips/1/clip.mp4", "pages/signed?bind=cookie"])
+    def test_such_a_link_is_opened_and_its_page_is_found_again(self, child, two_hosts, path):
+        link = two_hosts.url(f"/keyed/{MEMBER}/{path}")
+        shown = link.replace(MEMBER, "***")
+        [event] = child.extract(link, login=COOKIES, shown_url=shown)
+        page = event.pop("sealable")
+        assert MEMBER not in json.dumps(event)
+        child.fetch(event["info"], login=COOKIES, page=page)
+        [again] = child.of_kind("reextracted")
+        assert again.pop("sealable") == page
+        assert MEMBER not in json.dumps(child.events)
+
+    def test_a_page_that_redirects_to_one_is_found_again(self, child, two_hosts):
+        link = two_hosts.url("/pages/keyed/pages/signed?bind=cookie")
+        [event] = child.extract(link, login=COOKIES)
+        page = event.pop("sealable")
+        assert (MEMBER in page, MEMBER in json.dumps(event)) == (True, False)
+        child.fetch(event["info"], login=COOKIES, page=page)
+
+    def test_a_format_is_found_by_its_masked_name(self, child, two_hosts):
+        """A fresh description has the whole name, and the job knows the masked one alone."""
+        info = child.info(two_hosts.url("/mp4/small.mp4"))
+        info["formats"][0]["format_id"] = f"http-{MEMBER}"
+        child.fetch(info, "http-***", login=COOKIES)
+
+    def test_the_sites_own_name_is_no_secret(self, child, two_hosts):
+        login = {"cookies": cookies((*member()[:6], "127.0.0.1")), "passwords": []}
+        link = two_hosts.url("/mp4/small.mp4")
+        assert child.info(link, login=login)["webpage_url"] == link
 
 
 @pytest.mark.parametrize(

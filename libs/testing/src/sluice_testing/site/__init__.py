@@ -49,6 +49,8 @@ Pages (`title=` sets the title, `media=` the link shown, `with=` a query added t
 - `/members/<path>` any of these paths, for who sends the cookie `member` with the value `MEMBER`;
   `/vault/<path>` for who sends `KEEPER` by HTTP Basic; `/pages/mirror` tells in its title and in
   its link, which is good for no other, which `member` came
+- `/keyed/<member>/<path>` any of these paths, for who sends this cookie: sites that put it into
+  addresses; `/pages/keyed/<path>` redirects there, `/feed?keyed=` lists such links
 
 Redirects and attacks:
 

@@ -6,12 +6,14 @@ import posixpath
 import secrets
 import time
 from html import escape
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from . import pages
 from .catalog import samples
 from .links import Grant
-from .reply import text_reply
+from .reply import status_reply, text_reply
 
 if TYPE_CHECKING:
     import re
@@ -75,6 +77,13 @@ def mirror(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     return text_reply(pages.video_page(f"Seen: {seen}", [f"/seen/{seen}/small.mp4"]))
 
 
+def to_keyed(_site: Sources, asked: Asked, match: re.Match[str]) -> Reply:
+    """Sends everybody to an address of his own, by his cookie."""
+    own = f"/keyed/{asked.cookies.get('member', 'nobody')}/{match[1]}"
+    query = f"?{urlencode(asked.params)}" if asked.params else ""
+    return status_reply(HTTPStatus.FOUND, headers=(("Location", f"{own}{query}"),))
+
+
 def videos(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     items = _items(asked, 12)
     title = asked.params.get("title", f"A page with {len(items)} videos")
@@ -91,7 +100,8 @@ def feed(_site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     items = _items(asked, 5)
     size = int(asked.params.get("bytes", "0"))
     title = asked.params.get("title", f"A feed of {len(items)}")
-    listed = [(name, asked.base + link, size) for name, link in items]
+    below = f"/keyed/{asked.cookies.get('member')}" if "keyed" in asked.params else ""
+    listed = [(name, asked.base + below + link, size) for name, link in items]
     return text_reply(pages.feed(title, listed), "application/rss+xml; charset=utf-8")
 
 

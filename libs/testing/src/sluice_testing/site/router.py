@@ -69,6 +69,12 @@ def _members(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     return answer(site, replace(asked, path=asked.path.removeprefix("/members")))
 
 
+def _keyed(site: Sources, asked: Asked, match: re.Match[str]) -> Reply:
+    if asked.cookies.get("member") != match[1]:
+        return status_reply(HTTPStatus.FORBIDDEN)
+    return answer(site, replace(asked, path=f"/{match[2]}"))
+
+
 def _vault(site: Sources, asked: Asked, _match: re.Match[str]) -> Reply:
     pair = b64encode(":".join(KEEPER).encode()).decode()
     if asked.authorization != f"Basic {pair}":
@@ -97,6 +103,8 @@ _ROUTES = _table(
     (r"/pages/mirror", page_routes.mirror),
     (r"/signed/.+", _signed),
     (r"/members/.+", _members),
+    (r"/pages/keyed/(.+)", page_routes.to_keyed),
+    (r"/keyed/([^/]+)/(.+)", _keyed),
     (r"/vault/.+", _vault),
     (r"/clips/(\d{1,12})/.+\.mp4", media_routes.clip),
     (r"/big/(\d{1,15})\.mp4", media_routes.big),

@@ -79,9 +79,14 @@ def all_sites(connection: sa.Connection) -> list[Kept]:
     return _rows(connection, sa.select(sites).order_by(sites.c.host))
 
 
-def of_hosts(connection: sa.Connection, hosts: Sequence[str]) -> list[Kept]:
+def hosts(connection: sa.Connection) -> list[str]:
+    """All hosts that something is kept for, in order."""
+    return list(connection.execute(sa.select(sites.c.host).order_by(sites.c.host)).scalars())
+
+
+def of_hosts(connection: sa.Connection, named: Sequence[str]) -> list[Kept]:
     """The rows of these hosts."""
-    return _rows(connection, sa.select(sites).where(sites.c.host.in_(hosts)))
+    return _rows(connection, sa.select(sites).where(sites.c.host.in_(named)))
 
 
 def reseal(connection: sa.Connection, host: str, *, old: str, new: str) -> bool:

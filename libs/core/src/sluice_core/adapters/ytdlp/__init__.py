@@ -6,10 +6,13 @@ nothing but this package itself. Requests and events are JSON; failures come as 
 the runner's protocol.
 
 Both kinds take `egress: {"allow": [rule, ...], "proxy": link or null}`, and `login`: what is shown
-to sites, each to its own, and never comes back. With it, descriptions hold no cookies at all. ::
+to sites, each to its own, and is never shown. With it, descriptions hold no cookies at all. ::
 
     {"cookies": text of a Netscape cookie file or null,
      "passwords": [{"host", "username", "password"}, ...]}
+
+Where the link of an entry or the page of a description holds a word of it, the link stands there
+masked, and whole in the event's `sealable`: to be kept sealed, and given back as `url` or `page`.
 
 Times are seconds, sizes bytes.
 
@@ -19,10 +22,13 @@ Times are seconds, sizes bytes.
      "playlist": "auto" | "single" | "all",  # auto: what the link itself names
      "items": "1-3,7,20-",                   # entries of a collection; all when left out
      "item": 3,                              # that entry alone, as a single media
+     "shown_url": "https://…",               # where people see another spelling than `url`
+     "sites": ["example.com", ...],          # something is kept for these, and is not in `login`
      "max_entries": 10000, "format": "bv*+ba/b", "format_sort": [...], "subtitles": ["en"]}
 
 answers with one of ::
 
+    {"event": "elsewhere", "sites": [0]}     # the link leads to these of `sites`: ask again with it
     {"event": "media", "info": {"title", "webpage_url", "duration", "thumbnail", "extractor", "id",
                                 "item", "formats": [chosen ones], "subtitles": {lang: {...}}, …}}
 
@@ -37,6 +43,7 @@ answers with one of ::
 `fetch`: one of these formats into a file. ::
 
     {"kind": "fetch", "info": info, "format_id": "137" (or "subtitle": "en"), "dest": "/…/137.mp4",
+     "page": "https://…",                    # in place of info's webpage_url, where that is masked
      "resume": true, "reextract": true, "max_bytes": null, "rate_limit": null,
      "fragments_at_once": 4,
      "allow_gaps": false}                    # go without fragments that are missing for good, or

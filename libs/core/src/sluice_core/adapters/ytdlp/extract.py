@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yt_dlp.utils import YoutubeDLError  # type: ignore[import-untyped]
 
 from sluice_core.adapters.ytdlp.describe import entry_event, slim
+from sluice_core.adapters.ytdlp.landing import Landing
 from sluice_core.adapters.ytdlp.login import SiteLogin
 from sluice_core.adapters.ytdlp.options import Network, base_params, extract_params
 from sluice_core.adapters.ytdlp.ydl import Downloader
@@ -41,8 +42,15 @@ def extract(request: dict[str, Any], emit: Emit) -> None:
     network = Network.from_request(request)
     params = base_params(Path.cwd(), network) | extract_params(request)
     with Downloader(params, login=SiteLogin.from_request(request)) as ydl:
-        found = _resolve(ydl, request["url"])
-        if found.get("_type") in _LIST_TYPES:
+        landing = Landing(ydl, request.get("sites") or ())
+        try:
+            found = _resolve(ydl, request["url"])
+        except (SluiceError, YoutubeDLError):
+            if not landing.found:
+                raise
+        if landing.found:
+            emit({"event": "elsewhere", "sites": landing.found})
+        elif found.get("_type") in _LIST_TYPES:
             _collection(ydl, found, request, emit)
         else:
             emit(media_event(describe_media(ydl, found, item=None)))

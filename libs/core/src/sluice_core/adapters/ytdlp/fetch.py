@@ -109,10 +109,11 @@ def _chosen(info: Info, request: Info) -> Info:
         wanted = f"subtitles {language}"
     else:
         wanted = str(request["format_id"])
-        fmt = next((f for f in info["formats"] if str(f.get("format_id")) == wanted), None)
+        shown = SiteLogin.from_request(request).masked
+        fmt = next((f for f in info["formats"] if shown(str(f.get("format_id"))) == wanted), None)
     if fmt is None:
         raise SluiceError(f"the site does not offer {wanted!r} any more", code="no_media")
-    return {"id": info.get("id") or "media", "ext": "bin", "format_id": wanted, **fmt}
+    return {"id": info.get("id") or "media", "ext": "bin", **fmt, "format_id": wanted}
 
 
 def _prepare(file: PartialFile, fmt: Info, *, resume: bool) -> None:
@@ -252,10 +253,11 @@ def _mapped(error: YoutubeDLError, *, fragmented: bool) -> SluiceError:
 
 def _extract_again(info: Info, request: Info) -> Info:
     """A fresh description with the same formats, by this machine's own way out."""
+    login = SiteLogin.from_request(request)
 
     def same_formats(context: Info) -> list[Info]:
         wanted = {str(fmt.get("format_id")) for fmt in info["formats"]}
-        found = [fmt for fmt in context["formats"] if fmt["format_id"] in wanted]
+        found = [fmt for fmt in context["formats"] if login.masked(fmt["format_id"]) in wanted]
         return (
             [{"requested_formats": found, "format_id": "+".join(sorted(wanted))}] if found else []
         )
@@ -264,8 +266,8 @@ def _extract_again(info: Info, request: Info) -> Info:
     params = base_params(Path.cwd(), Network.from_request(request))
     params |= extract_params({"subtitles": subtitles}) | {"format": same_formats}
     item = info.get("item")
-    with Downloader(params, login=SiteLogin.from_request(request)) as ydl:
-        found = find_media(ydl, info["webpage_url"], item)
+    with Downloader(params, login=login) as ydl:
+        found = find_media(ydl, request.get("page") or info["webpage_url"], item)
         return describe_media(ydl, found, item=item)
 
 

@@ -1,6 +1,7 @@
 """What a child shows to the site of its link: cookies by their domains, a password to its host.
 
-Nothing of it leaves the child again: not with a description, not in an error, not on stderr.
+Nothing of it is shown again: not with a description, not in an error, not on stderr. A link that is
+needed and holds such a word is told once more, whole, for the worker to seal: see `hide_in_event`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import Cookie, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, TextIO, cast
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 
+from sluice_core.adapters.ytdlp.hiding import Hiding, spellings
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.masking import MASK
 from sluice_core.domain.sites import sites_above
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
     from urllib.request import Request as PlainRequest
 
     from yt_dlp.networking import Request  # type: ignore[import-untyped]
+    from yt_dlp.networking.exceptions import HTTPError  # type: ignore[import-untyped]
 
 #: Of a Netscape cookie line, the value's place.
 _VALUE = 6
-#: Shorter words stand in too much that is no secret: `1`, `en`, `true`.
-_MASKED_FROM = 8
+_LOGIN_REQUIRED = 401
+#: What a redirect leaves as it is.
+_HARMLESS = frozenset({"GET", "HEAD"})
 _SECRET_HEADERS = frozenset({"cookie", "authorization"})
 
 
@@ -64,8 +68,8 @@ class SiteLogin:
     cookies: str | None = field(repr=False)
     #: Host -> value of `Authorization`.
     basic: Mapping[str, str] = field(repr=False)
-    #: All that must not be seen, the longest first.
-    words: tuple[str, ...] = field(repr=False)
+    #: All that must not be seen.
+    hiding: Hiding = field(repr=False)
 
     @classmethod
     def from_request(cls, request: Mapping[str, Any]) -> SiteLogin:
@@ -77,7 +81,7 @@ class SiteLogin:
             pair = f"{login['username']}:{login['password']}".encode()
             basic[login["host"].strip("[]")] = f"Basic {b64encode(pair).decode()}"
             words |= {login["password"], b64encode(pair).decode()}
-        return cls(cookies, basic, _hidden_words(words, _path_of(request)))
+        return cls(cookies, basic, Hiding(_hidden_words(words, _shown_link(request))))
 
     def __bool__(self) -> bool:
         return bool(self.cookies or self.basic)
@@ -92,9 +96,33 @@ class SiteLogin:
         own.headers.setdefault("Authorization", basic)
         return own
 
+    def signed_there(self, request: Request, refusal: HTTPError) -> Request | None:
+        """The request at the address that refused it, with the password that no redirect brings.
+
+        None where the request itself went there, or nothing is kept for that host.
+        """
+        there = refusal.response.url
+        came_along = urlsplit(request.url).hostname == urlsplit(there).hostname
+        if refusal.status != _LOGIN_REQUIRED or came_along or request.method not in _HARMLESS:
+            return None
+        own = request.copy()
+        own.url = there
+        signed = self.signed(own)
+        if signed is own:
+            return None
+        refusal.close()
+        return signed
+
     def hide_in_event(self, event: dict[str, Any]) -> dict[str, Any]:
-        """The event without any of its words, and without the cookies of a description."""
+        """The event without any of its words, and without the cookies of a description.
+
+        Where that takes something away from the link by which an entry or a page is found again,
+        the link is in `sealable`, whole: for the worker, who keeps it sealed and shows it nobody.
+        """
         hidden: dict[str, Any] = self._hidden(_without_cookies(event))
+        link = event.get("info", event).get("webpage_url" if "info" in event else "url")
+        if isinstance(link, str) and self.masked(link) != link:
+            hidden["sealable"] = link
         return hidden
 
     def hide_in_stream(self, stream: TextIO) -> TextIO:
@@ -111,9 +139,7 @@ class SiteLogin:
         )
 
     def masked(self, text: str) -> str:
-        for word in self.words:
-            text = text.replace(word, MASK)
-        return text
+        return self.hiding.masked(text)
 
     def _hidden(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -125,31 +151,29 @@ class SiteLogin:
         return value
 
 
-def _hidden_words(values: Iterable[str], path: str) -> tuple[str, ...]:
-    """The values in all their spellings, the longest first, but for what the page's path has.
+def _hidden_words(values: Iterable[str], shown: str) -> set[str]:
+    """The values in all their spellings, but for those that are part of what is shown anyway.
 
-    Cookies hold names of users and of places too, and without those the page is not found again.
+    Cookies hold names of users, of places and of the site itself too.
     """
-    words = {word for value in values for word in _spellings(value)}
-    hidden = (word for word in words if len(word) >= _MASKED_FROM and word not in path)
-    return tuple(sorted(hidden, key=len, reverse=True))
+    words = {word for value in values for word in spellings(value)}
+    return {word for word in words if word not in shown}
 
 
-def _spellings(value: str) -> set[str]:
-    """As it is sent; as pages have it, without quotes and decoded; each as it stands in a link."""
-    bare = value.strip('"')
-    words = {value, bare, unquote(bare)}
-    return words | {quote(word, safe="") for word in words}
+def _shown_link(request: Mapping[str, Any]) -> str:
+    """Host and path of the link as people see it, which need not be a good one.
 
-
-def _path_of(request: Mapping[str, Any]) -> str:
-    """Of the page's link, which need not be a good one; what else a link has may be secret."""
-    link = request.get("url") or (request.get("info") or {}).get("webpage_url") or ""
-    return str(link).partition("?")[0].partition("#")[0].partition("://")[2].partition("/")[2]
+    What else a link has may be secret.
+    """
+    info = request.get("info") or {}
+    link = request.get("shown_url") or request.get("url") or info.get("webpage_url") or ""
+    place = str(link).partition("?")[0].partition("#")[0].partition("://")[2]
+    host, slash, path = place.partition("/")
+    return f"{host.rpartition('@')[2]}{slash}{path}"
 
 
 #: To show to nobody.
-NOTHING = SiteLogin(None, {}, ())
+NOTHING = SiteLogin(None, {}, Hiding())
 
 
 def _without_cookies(event: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +200,7 @@ def _bare(fmt: Mapping[str, Any]) -> dict[str, Any]:
 
 def was_hidden(fmt: Mapping[str, Any]) -> bool:
     """Whether a stored format lacks what `SiteLogin` hid in it, so that its links lead nowhere."""
-    return MASK in json.dumps(fmt)
+    return MASK in json.dumps({name: value for name, value in fmt.items() if name != "format_id"})
 
 
 class _Masked(io.TextIOBase):

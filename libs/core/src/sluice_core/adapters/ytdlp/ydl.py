@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import yt_dlp  # type: ignore[import-untyped]
 import yt_dlp.extractor  # type: ignore[import-untyped]
 from yt_dlp.networking import common  # type: ignore[import-untyped]
+from yt_dlp.networking.exceptions import HTTPError  # type: ignore[import-untyped]
 
 from sluice_core.adapters.ytdlp.login import NOTHING, SiteLogin, SitePolicy
 from sluice_core.adapters.ytdlp.options import NATIVE_PROTOCOLS
@@ -95,7 +96,13 @@ class Downloader(yt_dlp.YoutubeDL):  # type: ignore[misc]  # the package has no 
         if isinstance(req, str):
             req = yt_dlp.networking.Request(req)
         require_http(req.url)
-        return self.exchange(self._login.signed(req))
+        try:
+            return self.exchange(self._login.signed(req))
+        except HTTPError as exc:
+            again = self._login.signed_there(req, exc)
+            if again is None:
+                raise
+        return self.exchange(again)
 
     def process_video_result(self, info_dict: dict[str, Any], download: bool = True) -> Any:  # noqa: FBT001, FBT002  # the library's signature
         """Take away the formats that are not ours to fetch before one of them is chosen."""
