@@ -4,6 +4,7 @@
 
 - `links`: what is asked of the sample site, and what each link deserves
 - `clients`: submit, repeat, cancel, retry, delete, all along
+- `pod`: a second transcoder, which helps with encodes
 - `faults`: what is broken, one every few seconds, from a seeded list
 - `stores`, `storages`: the database, Redis and storage of the run, to break and to read
 - `strays`: processes that outlived their runs

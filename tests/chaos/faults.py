@@ -17,6 +17,7 @@ import redis
 
 from sluice_testing.site import SampleSite
 from sluice_testing.system import PARTS, System
+from tests.chaos.pod import Pod
 from tests.chaos.storages import Shelf
 from tests.chaos.stores import Database, Redis, Undo
 from tests.chaos.strays import Orphans, still_there
@@ -51,6 +52,7 @@ class Faults:
     def __init__(
         self,
         system: System,
+        pod: Pod,
         site: SampleSite,
         database: Database,
         shelf: Shelf,
@@ -60,6 +62,7 @@ class Faults:
         outage: float,
     ) -> None:
         self._system = system
+        self.pod = pod
         self._site = site
         self._database = database
         self._shelf = shelf
@@ -96,8 +99,9 @@ class Faults:
             while time.monotonic() < end and not enough():
                 self.undo_due()
                 self.orphans.look()
+                self.pod.keep_up()
                 if time.monotonic() >= look:
-                    self.seen.update(self._family())
+                    self.seen.update(self._family(), self.pod.family())
                     look = time.monotonic() + LOOK_EVERY
                 if chosen and time.monotonic() >= due:
                     self._one(chosen, say)
@@ -163,6 +167,9 @@ class Faults:
 
     def kill_part(self) -> Made:
         return self._kill(self._part(self._rng.choice(WORKERS)))
+
+    def kill_pod(self) -> Made:
+        return self._kill(self.pod.process)
 
     def kill_downloader(self) -> Made:
         return self._kill(self._part("downloader"))
@@ -287,6 +294,7 @@ Fault = tuple[int, Callable[[Faults], Made]]
 #: Name -> weight and what does it.
 FAULTS: dict[str, Fault] = {
     "kill -9 of a part": (10, Faults.kill_part),
+    "kill -9 of the second transcoder": (4, Faults.kill_pod),
     "kill -9 of the downloader": (6, Faults.kill_downloader),
     "kill -9 of a media child": (8, Faults.kill_child),
     "kill -9 of ffmpeg or beside it": (6, Faults.kill_ffmpeg),

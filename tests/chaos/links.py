@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from urllib.parse import urlencode
 
+from sluice_testing import encodes
+
 #: Addresses of the site: several hosts to the system.
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
 #: Bytes of each entry of a collection.
@@ -31,6 +33,8 @@ class Link:
     verbatim: bool = True
     #: Seconds of the result; None where the bytes say all.
     duration: float | None = None
+    #: Pictures of the result; None where they are not counted.
+    frames: int | None = None
     children: tuple[Link, ...] = ()
 
     @property
@@ -43,7 +47,7 @@ def plan(count: int, rng: Random) -> list[Link]:
     """As many links, every kind among them, in random order; but first what takes longest."""
     makers = [maker for maker, share in SHARES.items() for _ in range(share)]
     rng.shuffle(makers)
-    makers.sort(key=lambda maker: maker is not _collection)
+    makers.sort(key=lambda maker: maker not in (_collection, _long_encode))
     chosen = [makers[number % len(makers)] for number in range(count)]
     # Numbers of clips are far apart from those that collections list.
     return [make(10_000 + number, rng) for number, make in enumerate(chosen)]
@@ -119,11 +123,15 @@ def _encode(number: int, rng: Random) -> Link:
 
 
 def _long_encode(number: int, _rng: Random) -> Link:
-    return _media("long 480p", f"/mp4/long.mp4?job={number}", 60.0, "480p")
+    """Cut into segments, some of which other slots encode."""
+    path = f"{encodes.LONG}?job={number}"
+    return _media("long encode", path, encodes.LENGTH, "small", frames=encodes.FRAMES)
 
 
-def _media(kind: str, path: str, seconds: float, preset: str) -> Link:
-    return Link(kind=kind, path=path, preset=preset, verbatim=False, duration=seconds)
+def _media(kind: str, path: str, seconds: float, preset: str, *, frames: int | None = None) -> Link:
+    return Link(
+        kind=kind, path=path, preset=preset, verbatim=False, duration=seconds, frames=frames
+    )
 
 
 def _collection(number: int, rng: Random) -> Link:
@@ -179,7 +187,7 @@ SHARES: dict[Callable[[int, Random], Link], int] = {
     _hls: 4,
     _dash: 2,
     _encode: 3,
-    _long_encode: 1,
+    _long_encode: 2,
     _collection: 3,
     _wrong: 4,
 }

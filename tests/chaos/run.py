@@ -15,12 +15,14 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.db.engine import open_engine
 from sluice_core.domain.errors import StoreAwayError
+from sluice_testing.encodes import write_presets
 from sluice_testing.process import free_port
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System
 from tests.chaos import links
 from tests.chaos.clients import Clients, Order, orders
 from tests.chaos.faults import DRAIN, Faults
+from tests.chaos.pod import Pod
 from tests.chaos.points import DRAINED, NOT_IN_A_FOLDER, Points
 from tests.chaos.storages import Shelf, open_shelf
 from tests.chaos.stores import Database, Redis, open_database
@@ -42,6 +44,9 @@ SETTINGS = {
     "SLUICE_HOST_CONCURRENCY": "6",
     # Workers also retire by themselves; messages that wait for a host count, too.
     "SLUICE_MAX_TASKS": "150",
+    # So that an encode of a minute is cut into ten, of which other slots may encode some.
+    "SLUICE_SEGMENT_SECONDS": "6",
+    "SLUICE_TRANSCODE_CONCURRENCY": "2",
     # What failed jobs leave for a retry by hand must be gone in the end.
     "SLUICE_RETENTION_PARTIAL": "5",
 }
@@ -84,6 +89,7 @@ class Run:
     def __init__(self, options: Options, folder: Path, say: Callable[[str], None]) -> None:
         self._options = options
         self._data = folder / "data"
+        self._pod_log = folder / "pod.log"
         self._shelf_folder = folder / "shelf"
         self._points = Points(
             folder / "hits",
@@ -113,7 +119,8 @@ class Run:
                 self._break(system, site, faults, engine, shelf)
             finally:
                 engine.dispose()
-                faults.seen.update(_family(system))
+                faults.seen.update(_family(system), faults.pod.family())
+                faults.pod.scale_away()
                 status = system.stop()
             self._check("ended with status 0", [f"it ended with {status}"] if status else [])
             self._check("no process left", still_there(faults.seen, seconds=10.0))
@@ -127,6 +134,7 @@ class Run:
             "SLUICE_DATABASE_URL": database,
             "SLUICE_STORAGE_URL": storage,
             "SLUICE_HTTP_PORT": str(free_port()),
+            "SLUICE_PRESETS_FILE": str(write_presets(self._data)),
             "SLUICE_FAILPOINTS": self._points.rules,
             "SLUICE_FAILPOINTS_LOG": str(self._points.log),
         }
@@ -135,6 +143,7 @@ class Run:
         seconds = self._options.seconds
         return Faults(
             system,
+            Pod(system, self._pod_log),
             site,
             database,
             shelf,
@@ -167,6 +176,7 @@ class Run:
             faults.run(peace, self._say, only=[], enough=lambda: not self._missed())
             hits = self._points.silence()
             last, last_at = time.monotonic(), time.time()
+            faults.pod.scale_away()
             clients.finish()
             picture = self._settle(system, engine, shelf, last)
         except BaseException:
@@ -231,7 +241,7 @@ class Run:
         self._fine = self._fine and not lines
 
     def _tell(self, picture: Picture, clients: Clients, faults: Faults, hits: Counter[str]) -> None:
-        said = _events(self._data / "test.log")
+        said = _events(self._data / "test.log") + _events(self._pod_log)
         dead = ("run_stale", "message_dropped", "worker_lost", "job_lost_alone", "run_crashed")
         self._say(f"settings: {SETTINGS}")
         self._say(f"faults: {dict(faults.counts)}")
@@ -262,6 +272,8 @@ def _until(engine: sa.Engine, done: Callable[[Picture], bool], deadline: float) 
 def _events(log: Path) -> Counter[str]:
     """What was said how often."""
     found: Counter[str] = Counter()
+    if not log.exists():
+        return found
     with log.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:

@@ -16,9 +16,11 @@ import sqlalchemy as sa
 
 from sluice_core.adapters.binaries import ffmpeg_tools
 from sluice_core.adapters.db.engine import read
-from sluice_core.adapters.db.schema import artifacts, attempts, callbacks, jobs, outbox
+from sluice_core.adapters.db.schema import artifacts, attempts, callbacks, jobs, outbox, segments
 from sluice_core.adapters.storage import Storage
+from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import ACTIVE
+from sluice_testing.encodes import streams
 from sluice_testing.site import SampleSite
 from tests.chaos.clients import GONE, Order
 from tests.chaos.links import Link
@@ -26,6 +28,7 @@ from tests.chaos.links import Link
 Rows = list[Mapping[str, Any]]
 #: What a lost worker may cost, and what the kernel's buffers take beyond what a reader wanted.
 PIECE = 16 * 1024 * 1024
+HELP = Actor.HELP.value
 #: Seconds by which the result of adaptive media may differ.
 SLACK = 0.5
 
@@ -39,11 +42,12 @@ class Picture:
     outbox: Rows
     artifacts: Rows
     callbacks: Rows
+    segments: Rows
 
     @classmethod
     def take(cls, engine: sa.Engine) -> Picture:
         with read(engine) as connection:
-            tables = (jobs, attempts, outbox, artifacts, callbacks)
+            tables = (jobs, attempts, outbox, artifacts, callbacks, segments)
             return cls(*([*connection.execute(sa.select(t)).mappings()] for t in tables))
 
     def active(self) -> Rows:
@@ -63,8 +67,9 @@ class Picture:
         )
 
     def attempts_of(self, job_id: str) -> Rows:
-        found = [row for row in self.attempts if row["job_id"] == job_id]
-        return sorted(found, key=lambda row: row["epoch"])
+        """The job's own runs in order; slots that helped with one are none."""
+        own = [row for row in self.attempts if row["job_id"] == job_id and row["stage"] != HELP]
+        return sorted(own, key=lambda row: row["epoch"])
 
 
 class Verdict:
@@ -173,6 +178,10 @@ class Verdict:
             seconds = _duration(file)
             if abs(seconds - link.duration) > SLACK:
                 yield f"{job_id} ({link.kind}): {seconds} s long, not {link.duration}"
+        if link.frames is not None:
+            frames = int(streams(file)["video"]["nb_read_packets"])
+            if frames != link.frames:
+                yield f"{job_id} ({link.kind}): {frames} pictures, not {link.frames}"
 
     def _singles(self) -> Iterator[tuple[Mapping[str, Any], Link]]:
         """Jobs that are no collections, with their links."""
@@ -200,6 +209,8 @@ class Verdict:
                 yield f"open run {row['stage']} {row['epoch']} of {row['job_id']}"
             if row["job_id"] not in self._by_id:
                 yield f"run of a job that is gone: {row['job_id']}"
+        shared = Counter(row["job_id"] for row in picture.segments)
+        yield from (f"{n} segments are shared of {job_id}" for job_id, n in shared.items())
         yield from (f"in the outbox: {row['actor']} of {row['job_id']}" for row in picture.outbox)
         yield from (f"in scratch: {path.name}" for path in sorted(self._scratch.iterdir()))
 
