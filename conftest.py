@@ -1,11 +1,11 @@
 """What all tests share: fixtures, and how many processes run them."""
 
-import os
 import signal
-import sys
 
 import psutil
 import pytest
+
+from sluice_core.adapters.cores import usable_cores
 
 pytest_plugins = ["sluice_testing.plugin"]
 
@@ -25,6 +25,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What `-n auto` means here."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cores = usable_cores()
     wanted = max(cores, min(_PER_CORE * cores, _MANY))
     return max(1, min(wanted, psutil.virtual_memory().total // _EACH))

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 from flask.testing import FlaskClient
+from flask_openapi3 import utils as openapi_utils
 
 from sluice_api import deps as deps_module
 from sluice_api.app import EXTENSION, create_app
@@ -41,6 +43,14 @@ def short_reads() -> Iterator[None]:
     """Nothing is patched in this process: a read of the stream stops everybody while it waits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deps_module, "STREAM_BLOCK", 0.05)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def schemas_made_once() -> Iterator[None]:
+    """Each application describes the same models, which took more than half of its making."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openapi_utils, "get_model_schema", cache(openapi_utils.get_model_schema))
         yield
 
 
