@@ -24,6 +24,7 @@ from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
 from tests.bench import metrics
 from tests.bench.capacity import capacity
+from tests.bench.helping import helping
 from tests.bench.recovery import recovery
 from tests.bench.sse import streams
 from tests.bench.throughput import throughput
@@ -158,6 +159,7 @@ def main() -> None:
                 results["50 x 1 MB"] = bench.ratio(1_000_000, count=50, rounds=3, check=False)
                 results["pickup"], results["1 MB, step by step"] = bench.steps(20)
         results["after a kill -9"] = recovery()
+        results["one long encode"] = helping()
         results["no-op messages"] = throughput()
         results["event streams"] = streams()
         results["metrics"] = metrics.figures(results["no-op messages"]["sluice_per_s"])
