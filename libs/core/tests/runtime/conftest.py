@@ -34,6 +34,8 @@ class Rig:
     ) -> None:
         self.stack = stack
         self.engine = engine
+        # Last of all: a watch that outlives the engine's own fixture opens another connection.
+        stack.callback(engine.dispose)
         self.loaded = settings.load(
             {
                 "SLUICE_DATA_DIR": str(folder),
