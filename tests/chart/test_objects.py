@@ -16,6 +16,8 @@ from tests.chart.render import CHART, OWNED, render
 
 #: Seconds between the end of a drain and the kill, for handing back and ending children.
 MARGIN = 30
+#: Seconds that a process may be silent: on a node short of CPU many are so for half a minute.
+SLOW_NODE = 120
 #: Secrets that the user of the production values has.
 FOREIGN = {"sluice-database", "sluice-redis", "sluice-s3", "sluice-ca", "sluice-first-key"}
 
@@ -261,6 +263,18 @@ def test_workers_are_not_asked_for_what_stores_do(objects):
         assert container["startupProbe"]["periodSeconds"] * container["startupProbe"][
             "failureThreshold"
         ] >= 120, name  # fmt: skip
+
+
+def test_a_node_without_cpu_to_spare_does_not_end_its_pods(objects):
+    """All are slow there at once; ending busy ones and starting them anew makes it worse."""
+    seen = set()
+    for name, _, container in containers(objects):
+        if probe := container.get("livenessProbe"):
+            seen.add(name)
+            silent = probe["periodSeconds"] * probe["failureThreshold"]
+            assert silent >= SLOW_NODE, name
+            assert probe["timeoutSeconds"] <= probe["periodSeconds"], name
+    assert {"sluice-api", "sluice-downloader", "sluice-scheduler"} <= seen
 
 
 def test_links_are_taken_while_redis_is_away(objects):

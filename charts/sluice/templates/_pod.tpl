@@ -128,6 +128,14 @@ securityContext:
 {{- end }}
 {{- end -}}
 
+{{/* How long a process may be silent. A node without CPU to spare makes all of its pods silent at once, and
+a start takes more CPU than an answer: whoever is killed for that makes it worse, and loses what it runs. */}}
+{{- define "sluice.liveness" -}}
+periodSeconds: 10
+timeoutSeconds: 10
+failureThreshold: 12
+{{- end -}}
+
 {{/* Of a worker, the scheduler or the autoscaler: whether its parts move, never whether stores answer. */}}
 {{- define "sluice.probes" -}}
 # Each of three stores may be away for a while at the start; whoever waited in vain, or has wrong
@@ -139,9 +147,7 @@ startupProbe:
   failureThreshold: 200
 livenessProbe:
   httpGet: {path: /livez, port: metrics}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
+  {{- include "sluice.liveness" . | nindent 2 }}
 readinessProbe:
   httpGet: {path: /readyz, port: metrics}
   periodSeconds: 5
