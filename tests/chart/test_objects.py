@@ -12,7 +12,7 @@ from sluice_autoscaler.config import read_pools
 from sluice_core.adapters.seal import Sealer
 from sluice_core.adapters.settings import StageSettings, load
 from tests.chart.objects import containers, env, is_ours, of_kind, pods
-from tests.chart.render import CHART, OWNED, render
+from tests.chart.render import CHART, OWNED, ROOT, render
 
 #: Seconds between the end of a drain and the kill, for handing back and ending children.
 MARGIN = 30
@@ -576,8 +576,9 @@ def test_rules_and_dashboards_are_those_of_the_files():
     assert shown == {f"sluice-{p.name}": json.loads(p.read_text()) for p in dashboards}
 
 
-def test_alerts_point_at_the_runbook_of_the_operator():
-    there = {"enabled": True, "runbookUrl": "https://wiki.example.com/sluice"}
+@pytest.mark.parametrize("page", ["https://wiki.example.com/sluice", ""])
+def test_alerts_point_at_the_runbook_of_the_operator_or_at_its_file(page):
+    there = {"enabled": True, "runbookUrl": page}
     [rule] = of_kind(render("production", prometheusRule=there), "PrometheusRule").values()
     links = [
         alert["annotations"]["runbook_url"]
@@ -586,4 +587,7 @@ def test_alerts_point_at_the_runbook_of_the_operator():
         if "alert" in alert
     ]
     assert links
-    assert all(link.startswith("https://wiki.example.com/sluice#sluice") for link in links)
+    where = page or "docs/runbook.md"
+    assert all(link.startswith(f"{where}#sluice") for link in links)
+    if not page:
+        assert (ROOT / where).is_file()

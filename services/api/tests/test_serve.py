@@ -5,6 +5,7 @@ import re
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -101,6 +102,8 @@ def _is_ready(url: str) -> bool:
         return False
 
 
+HEAD = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
 #: The server, without patience.
 _HASTY = """
 from gevent import monkey
@@ -113,14 +116,10 @@ serve.main()
 
 def test_a_client_that_drips_its_body_is_let_go(serve: Any) -> None:
     address = urlsplit(serve(("-c", _HASTY)).url)
-    head = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with socket.create_connection((address.hostname, address.port)) as client:
-        client.sendall(head + b"Content-Length: 5000\r\n\r\n")
-        # Not to the end: a byte that is on its way when the server closes is answered with a reset,
-        # which takes the answer along. For silence alone it would be given up much later.
-        for _ in range(8):
-            client.sendall(b" ")
-            assert not select.select([client], [], [], 0.1)[0]
+        client.sendall(HEAD + b"Content-Length: 5000\r\n\r\n")
+        until(lambda: client.sendall(b" ") or select.select([client], [], [], 0.1)[0], timeout=20)
+        _send_on(client, b" ")
         answer = b"".join(iter(lambda: client.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code": "body_too_slow"' in answer
@@ -135,6 +134,60 @@ def test_a_body_whose_chunks_are_none_is_the_clients_fault(serve: Any, chunk: by
         answer = b"".join(iter(lambda: client.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b'"code": "invalid_request"' in answer
+
+
+def _send_on(client: socket.socket, more: bytes) -> None:
+    """As a client does that sends its body before it reads."""
+    for _ in range(3):
+        client.sendall(more)
+        # What arrives at a closed socket is answered within this time.
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
+def test_a_body_that_is_refused_unread_gets_its_answer(serve: Any, connection: bytes) -> None:
+    address = urlsplit(serve().url)
+    head = HEAD + b"Connection: " + connection + b"\r\nContent-Length: 11000000\r\n\r\n"
+    with socket.create_connection((address.hostname, address.port)) as client:
+        client.sendall(head)
+        assert select.select([client], [], [], 20)[0]
+        _send_on(client, b" " * 1000)
+        assert client.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+#: What is sent before the client leaves, behind the head or not, and what it is answered.
+LEAVING = (
+    (b"", b"", None),
+    (b"", b"POST /v1/jo", None),
+    (HEAD, b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{\r\n", 400),
+    (HEAD, b"Transfer-Encoding: chunked\r\n\r\n10\r\n{", 400),
+    (HEAD, b"Content-Length: 500\r\n\r\n{", 400),
+)
+
+
+def test_clients_that_leave_or_send_nonsense_are_no_fault_of_ours(serve: Any) -> None:
+    served = serve()
+    address = urlsplit(served.url)
+    for head, rest, status in LEAVING:
+        for rudely in (True, False):
+            with socket.create_connection((address.hostname, address.port)) as client:
+                client.sendall(head + rest)
+                if rudely:
+                    # Closing resets the connection.
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    continue
+                client.shutdown(socket.SHUT_WR)
+                answer = b"".join(iter(lambda c=client: c.recv(4096), b""))
+                assert answer[9:12] == (str(status).encode() if status else b"")
+    refused = 2 * sum(1 for *_, status in LEAVING if status)
+    until(lambda: _answers_to_submits(served.url) == {"400": refused}, timeout=20)
+    assert "error" not in served.log.read_text().lower()
+
+
+def _answers_to_submits(url: str) -> dict[str, int]:
+    page = httpx.get(f"{url}/metrics", timeout=20).text
+    line = r'duration_seconds_count\{method="POST",route="/v1/jobs",status="(\d+)"\} (\S+)'
+    return {status: int(float(count)) for status, count in re.findall(line, page)}
 
 
 #: The server, with room for two.

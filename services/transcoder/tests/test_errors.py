@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sluice_core.domain.errors import ErrorClass
-from sluice_transcoder.errors import error_from, is_cut_short, last_line
+from sluice_transcoder.errors import (
+    error_from,
+    is_cut_short,
+    last_line,
+    obeyed_signal,
+    opened_nothing,
+)
 
 DISK_FULL = """\
 [out#0/matroska @ 0x7ff3e6cf8180] Error writing trailer: No space left on device
@@ -63,6 +69,9 @@ x264 [error]: malloc of size 44329344 failed
 [vf#0:0 @ 0x7f7e77f2d080] Error sending frames to consumers: Generic error in an external library
 """
 READ_ONLY = "[out#0/mp4 @ 0x1] Error opening output file:/data/o.mp4: Read-only file system\n"
+MUSL_READ = "[in#0 @ 0x7fa8ca195680] Error opening input: I/O error\n"
+MUSL_MEMORY = "Error while filtering: Out of memory\n"
+MUSL_QUOTA = "[out#0/mp4 @ 0x1] Error writing trailer: Quota exceeded\n"
 STRANGE = "[abc @ 0x7f0000000000] Something never seen before\n\n"
 
 
@@ -84,6 +93,9 @@ STRANGE = "[abc @ 0x7f0000000000] Something never seen before\n\n"
         (WRONG_CONTAINER, "transcode_failed", ErrorClass.PERMANENT),
         (OTHER_PROTOCOL, "bad_media", ErrorClass.PERMANENT),
         (NO_MEMORY, "transcode_failed", ErrorClass.TRANSIENT),
+        (MUSL_READ, "storage_error", ErrorClass.TRANSIENT),
+        (MUSL_MEMORY, "transcode_failed", ErrorClass.TRANSIENT),
+        (MUSL_QUOTA, "disk_full", ErrorClass.TRANSIENT),
         (STRANGE, "transcode_failed", ErrorClass.TRANSIENT),
     ],
 )
@@ -120,3 +132,38 @@ def test_short_input_is_seen_although_the_status_is_0() -> None:
     assert is_cut_short(CUT_MP4)
     assert is_cut_short(CUT_MKV)
     assert not is_cut_short("[h264 @ 0x1] Invalid NAL unit size (3264 > 2811).")
+
+
+#: After SIGTERM: while it demuxed, and after its input's last words.
+ASKED_MIDWAY = """\
+[in#0/matroska,webm @ 0x7fea29f42040] File ended prematurely
+[in#0/matroska,webm @ 0x7fea29f4c680] Error during demuxing: Immediate exit requested
+"""
+ASKED_LATER = "[in#0/matroska,webm @ 0x7f1a08b38040] File ended prematurely\n"
+NOT_PERMITTED = "[out#0 @ 0x1] Error opening output file:o.mp4: Operation not permitted\n"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "stderr", "obeyed"),
+    [
+        (255, "", True),
+        (255, ASKED_MIDWAY, True),
+        (255, ASKED_LATER, True),
+        (0, "[in#0 @ 0x1] Error opening input: Immediate exit requested\n", True),
+        (255, NOT_PERMITTED, False),
+        (183, HTML, False),
+        (0, ASKED_LATER, False),
+        (None, "", False),
+    ],
+)
+def test_an_end_that_a_signal_asked_for(
+    exit_code: int | None, stderr: str, *, obeyed: bool
+) -> None:
+    assert obeyed_signal(exit_code, stderr) is obeyed
+
+
+def test_an_end_before_anything_was_open() -> None:
+    assert opened_nothing(HTML)
+    assert opened_nothing(MISSING)
+    assert not opened_nothing(DISK_FULL)
+    assert not opened_nothing(ASKED_LATER)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
+import os
 import shutil
+import sys
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
+import psutil
 import pytest
 
 from sluice_core.domain.errors import CanceledRunError, HandBackError, SluiceError
 from sluice_core.domain.presets import Preset, VideoEncode, load_presets
 from sluice_core.runtime.children import Limits, is_alive
 from sluice_testing.clips import picture_times
-from sluice_transcoder.children import Workplace
+from sluice_testing.waiting import until
+from sluice_transcoder.children import Workplace, convert
 from sluice_transcoder.plan import Action, ToneMap
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.tools import Tools
@@ -345,6 +353,47 @@ def test_a_stop_ends_ffmpeg_and_leaves_nothing(
     assert len(started) == 2
     assert not any(is_alive(*child) for child in started)
     assert list(out.iterdir()) == []
+
+
+def test_a_signal_while_the_input_is_opened_tells_nothing_of_the_media(
+    make: Make, tools: Tools, place: Workplace, tmp_path: Path, out: Path
+) -> None:
+    """ffmpeg ends then with the status and the words of a file that is no media."""
+    content = make("clip.mkv", *CLIP, *H264).read_bytes()
+    pipe, target = tmp_path / "pipe", out / "clip.mp4"
+    os.mkfifo(pipe)
+    started: list[int] = []
+
+    def feed() -> None:
+        with pipe.open("wb", buffering=0) as writer:
+            writer.write(content[:10])
+            ffmpeg = psutil.Process(started[0])
+            until(lambda: not _unread(writer) and ffmpeg.status() == psutil.STATUS_SLEEPING)
+            ffmpeg.terminate()
+        # Until then the first one may still hold the other end.
+        until(lambda: len(started) > 1)
+        with pipe.open("wb") as writer:
+            writer.write(content)
+
+    Thread(target=feed, daemon=True).start()
+    convert(
+        [
+            *(str(tools.ffmpeg), "-nostdin", "-y", "-v", "error", "-progress", "pipe:1"),
+            *("-i", f"file:{pipe}", "-c", "copy", f"file:{target}"),
+        ],
+        output=target,
+        on_line=lambda _line: None,
+        marker=lambda: None,
+        place=replace(place, on_start=lambda pid, _time: started.append(pid)),
+    )
+    assert len(started) == 2
+    assert target.stat().st_size
+
+
+def _unread(pipe: io.FileIO) -> int:
+    """Bytes that wait in it."""
+    waiting = fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4)
+    return int.from_bytes(waiting, sys.byteorder)
 
 
 def test_too_long_is_the_hard_limit(media: Media, run_preset: Run) -> None:

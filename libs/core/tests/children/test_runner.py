@@ -337,3 +337,16 @@ def test_server_that_hangs_is_an_error(env, tmp_path, scratch, monkeypatch):
         with pytest.raises(SluiceError, match="did not start in time"):
             run(spec, on_line=print, deadline_s=60)
         os.kill(server.pid, signal.SIGKILL)
+
+
+def test_a_bad_end_of_whoever_was_told_to_stop_is_that_stop(command, tmp_path, events):
+    """As when a signal reaches the worker and its child in one moment: the child is the first."""
+    told = tmp_path / "told"
+    spec = command("/bin/sh", "-c", f"touch {told}; exit 183")
+    result = run(
+        spec,
+        on_line=events,
+        deadline_s=60,
+        stop=lambda: "drained" if told.exists() else None,
+    )
+    assert (result.reason, result.was_lost) == ("drained", False)

@@ -347,6 +347,20 @@ def test_a_child_killed_while_its_worker_drains_is_handed_back(rig):
     assert rig.attempts(job)[-1].outcome == "handed_back"
 
 
+def test_a_child_that_ends_with_its_worker_is_handed_back(rig):
+    """One signal to all processes of a unit, while the worker lets its runs go on for a while."""
+    job, message = rig.job_at()
+
+    def end_both(pid):
+        rig.deps().ending.set()
+        kill(pid)
+
+    rig.run(lambda run: sleep_in_a_child(run, end_both), message)
+    now = rig.now(job)
+    assert (now.tries, now.losses) == (0, 0)
+    assert rig.attempts(job)[-1].outcome == "handed_back"
+
+
 def test_a_child_killed_after_a_cancel_leaves_the_job_canceled(rig):
     job, message = rig.job_at()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+import gevent
 import structlog
 from gunicorn import glogging
 from gunicorn.app.base import BaseApplication
@@ -20,6 +21,10 @@ log = structlog.get_logger(__name__)
 
 #: Seconds that running requests get after SIGTERM; streams end at once.
 GRACE = 2
+#: Seconds, and bytes, that a client may still send while it reads why its body was refused.
+LINGER = 2.0
+LINGER_BYTES = 16 * 1024 * 1024
+_PIECE = 64 * 1024
 #: Connections of one process.
 MAX_CONNECTIONS = 8_000
 
@@ -38,10 +43,19 @@ class Worker(GeventWorker):
 
     def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> Any:
         try:
-            return super().handle_request(listener_name, req, sock, addr)
+            kept = super().handle_request(listener_name, req, sock, addr)
         except HandedOverError:
             # Ends the loop over this connection's requests; closing a detached socket does nothing.
             raise StopIteration from None
+        except StopIteration:
+            if self.alive and _has_body(req):
+                _linger(sock)
+            raise
+        if req.body.failed:
+            # Nobody knows where the next request would begin.
+            _linger(sock)
+            raise StopIteration
+        return kept
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         _deps_of(self).hub.stop()
@@ -50,6 +64,27 @@ class Worker(GeventWorker):
     def handle_quit(self, sig: int, frame: Any) -> None:
         _deps_of(self).hub.stop()
         super().handle_quit(sig, frame)
+
+
+def _has_body(req: Any) -> bool:
+    return any(name in ("CONTENT-LENGTH", "TRANSFER-ENCODING") for name, _ in req.headers)
+
+
+def _linger(sock: socket.socket) -> None:
+    """Let a client that still sends its body read the answer to it.
+
+    What arrives at a closed socket is answered with a reset, which takes the answer along.
+    """
+    left = LINGER_BYTES
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        # Quietly: the stubs know of no such form.
+        with gevent.Timeout(LINGER, exception=False):  # type: ignore[arg-type]
+            while left > 0 and (data := sock.recv(_PIECE)):
+                left -= len(data)
+    except OSError:
+        # The client is gone: nobody is left to be told.
+        return
 
 
 class Server(BaseApplication):

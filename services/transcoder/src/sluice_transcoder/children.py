@@ -19,7 +19,7 @@ from sluice_core.runtime.children import (
     error_for,
     run,
 )
-from sluice_transcoder.errors import error_from, is_cut_short
+from sluice_transcoder.errors import error_from, is_cut_short, obeyed_signal, opened_nothing
 from sluice_transcoder.probe import Probe, parse_probe, probe_command, tail_command
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ TAIL_SECONDS = 10.0
 #: ffprobe's whole answer in characters: a thousand streams are far less.
 _MAX_ANSWER = 4 * 1024 * 1024
 
-#: ffmpeg's status after a signal that it obeyed.
-_ASKED = 255
 
 _GIB = 1024**3
 
@@ -187,16 +185,25 @@ def convert(
         CanceledRunError, StaleRunError, HandBackError: as `place.stop` said.
 
     """
-    result = run(
-        place.spec(argv),
-        on_line=on_line,
-        stop=place.stop,
-        deadline_s=place.deadline_s,
-        stall_s=place.stall_s,
-        marker=lambda: (marker(), _written_at(output)),
-        on_start=place.on_start,
-    )
-    _raise_for_stop(result, place)
+
+    def once() -> ChildResult:
+        result = run(
+            place.spec(argv),
+            on_line=on_line,
+            stop=place.stop,
+            deadline_s=place.deadline_s,
+            stall_s=place.stall_s,
+            marker=lambda: (marker(), _written_at(output)),
+            on_start=place.on_start,
+        )
+        _raise_for_stop(result, place)
+        return result
+
+    result = once()
+    if not result.ok and opened_nothing(result.stderr_tail):
+        # So it also ends after somebody's signal, if that comes while it opens its input: with the
+        # words and the status of a file that is no media. What is none is none again, at once.
+        result = once()
     if not result.ok:
         raise _error(result)
     if is_cut_short(result.stderr_tail) and not place.ends_early:
@@ -239,10 +246,5 @@ def _raise_for_stop(result: ChildResult, place: Workplace) -> None:
     error = error_for(result.reason)
     if error is not None:
         raise error
-    if result.was_lost or _left_when_asked(result):
+    if result.was_lost or obeyed_signal(result.exit_code, result.stderr_tail):
         raise place.lost_child(result)
-
-
-def _left_when_asked(result: ChildResult) -> bool:
-    """So ffmpeg ends after SIGTERM, without a word at the level that we listen to."""
-    return result.exit_code == _ASKED and not result.stderr_tail.strip()

@@ -9,20 +9,24 @@ from sluice_core.domain.errors import ErrorClass, SluiceError
 _MANUAL, _PERMANENT, _TRANSIENT = ErrorClass.MANUAL, ErrorClass.PERMANENT, ErrorClass.TRANSIENT
 
 #: First match wins, so what explains the others stands first: a full disk also makes
-#: "Conversion failed!", and a cut file also makes "Invalid data found".
+#: "Conversion failed!", and a cut file also makes "Invalid data found". The system's own words are
+#: those of glibc and of musl: which one it is depends on the build.
 _TABLE: tuple[tuple[re.Pattern[str], str, ErrorClass | None, str], ...] = tuple(
     (re.compile(pattern), code, error_class, words)
     for pattern, code, error_class, words in (
-        (r"No space left on device|Disk quota exceeded", "disk_full", None, ""),
+        (r"No space left on device|[Qq]uota exceeded", "disk_full", None, ""),
         (r"File too large", "too_large", None, ""),
         (
-            r"Cannot allocate memory|Error allocating|malloc of size",
+            r"Cannot allocate memory|Out of memory|Error allocating|malloc of size",
             "transcode_failed",
             _TRANSIENT,
             "the converter ran out of memory",
         ),
         (
-            r"Read-only file system|Permission denied|Input/output error|Stale file handle",
+            (
+                r"Read-only file system|Permission denied|Input/output error|I/O error"
+                r"|Stale file handle"
+            ),
             "storage_error",
             None,
             "",
@@ -86,6 +90,14 @@ _CUT_SHORT = re.compile(r"partial file|File ended prematurely")
 
 _SIGXFSZ = 25
 
+#: ffmpeg's status after a signal that it obeyed; whatever it then says of its input is due to that.
+_ASKED = 255
+#: What else has that status.
+_NOT_PERMITTED = "Operation not permitted"
+#: What ffmpeg's reader says once a signal came; as its input's last words they have status 0.
+_EXIT_REQUESTED = "Immediate exit requested"
+_NOT_OPENED = "Error opening input"
+
 
 def error_from(
     *, exit_code: int | None, signal: int | None, stderr: str, probing: bool = False
@@ -110,6 +122,18 @@ def error_from(
     return SluiceError(
         f"the converter ended with {how}: {last_line(stderr)}", code="transcode_failed"
     )
+
+
+def obeyed_signal(exit_code: int | None, stderr: str) -> bool:
+    """Whether ffmpeg ended because a signal asked it to, once it had opened its input."""
+    if _EXIT_REQUESTED in stderr:
+        return True
+    return exit_code == _ASKED and _NOT_PERMITTED not in stderr
+
+
+def opened_nothing(stderr: str) -> bool:
+    """Whether ffmpeg ended while it opened its input, for whatever reason."""
+    return _NOT_OPENED in stderr
 
 
 def is_cut_short(stderr: str) -> bool:

@@ -62,6 +62,8 @@ class StageDeps:
     worker_id: str
     #: Set when runs are to hand back.
     drain: Event
+    #: Set from when this process was told to end; its runs may still go on.
+    ending: Event = field(default_factory=Event)
     #: Command that starts a worker of this stage; empty where none may be started.
     program: Sequence[str] = ()
     #: This process exists for a single run.

@@ -17,6 +17,7 @@ from sluice_core.adapters.db.engine import write
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.errors import (
     ChildLostError,
+    HandBackError,
     StoreAwayError,
 )
 from sluice_core.domain.gaps import Gap
@@ -207,6 +208,9 @@ class Run:
 
         """
         self.check()
+        if self.deps.ending.is_set():
+            # Whoever ends all processes of a unit or a container at once means no single job.
+            raise HandBackError(EndReason.DRAINED)
         return ChildLostError(f"its child was ended from outside, {result.how}")
 
     def on_child(self, pid: int, started: int) -> None:

@@ -260,6 +260,7 @@ def _sweep_scratch(deps: StageDeps) -> None:
 
 
 def _end(deps: StageDeps, worker: StageWorker, signals: EndSignals) -> None:
+    deps.ending.set()
     log.info("worker_draining", running=len(worker.running), grace=deps.limits.drain_grace)
     # The first signal asks for the drain; another one means that nobody wants to wait.
     patience = max(1, signals.count)

@@ -57,8 +57,8 @@ def run(
         spec: what to run.
         on_line: one line of stdout, without its end.
         deadline_s: seconds until the end by `deadline`; None for work without one.
-        stop: asked every `POLL` seconds, must not wait; a word ends the child and becomes the
-            result's reason, see `EndReason`.
+        stop: asked every `POLL` seconds, and once more after a bad end; must not wait. A word ends
+            the child and becomes the result's reason, see `EndReason`, whatever its exit status.
         stall_s: seconds without progress until the end by `stalled`. Counted from the child's start
             in the runner's own awake time, so that a suspended worker blames nobody.
         marker: a value that changes with progress; without it each line of stdout is progress.
@@ -155,6 +155,9 @@ class _Run:
             self._deliver()
             self._tick()
         self._drain()
+        if self._reason is None and self._ended.exit_code != 0:
+            # A signal to all of a container's processes ends the child before the next look.
+            self._reason = self._stop()
         return ChildResult(
             reason=self._reason or EndReason.EXITED,
             exit_code=self._ended.exit_code,
