@@ -117,7 +117,7 @@ def test_many_bad_links_are_counted_and_told_what_to_do(page):
 
 
 def test_what_is_refused_is_told_in_sight_of_its_card(page, world):
-    page.set_viewport_size({"width": 800, "height": 300})
+    page.set_viewport_size({"width": 800, "height": 160})
     link = clip(world, 3_000_000, 150_000)
     hand_in(page, link)
     cancel = card_of(page, link).get_by_label("Cancel")
