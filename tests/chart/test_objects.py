@@ -18,6 +18,8 @@ from tests.chart.render import CHART, OWNED, ROOT, render
 MARGIN = 30
 #: Seconds that a process may be silent: on a node short of CPU many are so for half a minute.
 SLOW_NODE = 120
+#: What a cluster puts on a node that no longer answers.
+LOST_NODE = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 #: Secrets that the user of the production values has.
 FOREIGN = {"sluice-database", "sluice-redis", "sluice-s3", "sluice-ca", "sluice-first-key"}
 
@@ -73,7 +75,7 @@ def test_what_is_said_of_all_pods_holds_for_all_pods():
                 assert defaults[kind].items() <= template["metadata"][kind].items(), name
             spec = template["spec"]
             assert spec["nodeSelector"] == defaults["nodeSelector"], name
-            assert spec["tolerations"] == defaults["tolerations"], name
+            assert spec["tolerations"][:1] == defaults["tolerations"], name
             assert not set(defaults["securityContext"]) & set(spec["securityContext"]), name
 
 
@@ -275,6 +277,26 @@ def test_a_node_without_cpu_to_spare_does_not_end_its_pods(objects):
             assert silent >= SLOW_NODE, name
             assert probe["timeoutSeconds"] <= probe["periodSeconds"], name
     assert {"sluice-api", "sluice-downloader", "sluice-scheduler"} <= seen
+
+
+def test_pods_of_a_lost_node_are_made_anew_within_two_minutes(case, objects):
+    def seconds(found):
+        return {
+            o["metadata"]["name"]: [
+                t["tolerationSeconds"]
+                for t in o["spec"]["template"]["spec"].get("tolerations", ())
+                if t.get("key") in LOST_NODE
+            ]
+            for o in found
+            if o["kind"] == "Deployment"
+        }
+
+    of_pool = ("sluice-parser", "sluice-downloader", "sluice-transcoder")
+    for name in ("sluice-api", "sluice-scheduler", *of_pool):
+        assert seconds(objects)[name] == [60, 60], name
+    values = {"podDefaults": {"tolerationSeconds": None, "tolerations": [{"operator": "Exists"}]}}
+    for name, found in seconds(render(case, **values)).items():
+        assert found == [], name
 
 
 def test_links_are_taken_while_redis_is_away(objects):

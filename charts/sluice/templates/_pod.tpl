@@ -29,7 +29,15 @@ priorityClassName: {{ . }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with concat (.tolerations | default list) $v.podDefaults.tolerations }}
+{{- /* Only what has a selector is made anew elsewhere; stores wait for their volume, and jobs for their node. */}}
+{{- $lost := list }}
+{{- if and .selector (not (kindIs "invalid" $v.podDefaults.tolerationSeconds)) }}
+{{- range list "not-ready" "unreachable" }}
+{{- $lost = append $lost (dict "key" (printf "node.kubernetes.io/%s" .) "operator" "Exists" "effect" "NoExecute"
+  "tolerationSeconds" ($v.podDefaults.tolerationSeconds | int64)) }}
+{{- end }}
+{{- end }}
+{{- with concat (.tolerations | default list) $v.podDefaults.tolerations $lost }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -99,7 +99,7 @@ def test_who_missed_too_much_is_sent_a_snapshot(
     def begin() -> tuple[int, bool]:
         with write(engine) as connection:
             factories.make_job(connection)
-            found = start.read_start(connection, everything, factories.NOW)
+            found = start.read_start(connection, everything, start.Known(factories.NOW))
         return len(found.shown), found.is_snapshot
 
     assert [begin() for _ in range(4)] == [(1, False), (2, False), (3, False), (4, True)]
