@@ -10,7 +10,7 @@ from sluice_core.adapters.cores import usable_cores
 pytest_plugins = ["sluice_testing.plugin"]
 
 #: Test processes for each core: on the whole, three quarters of a test are waiting.
-_PER_CORE = 3
+_PER_CORE = 2
 #: Beyond so many, one for each core will do.
 _MANY = 8
 #: Memory that one takes with its servers and the systems that it starts, bytes.

@@ -304,10 +304,15 @@ def test_a_drain_lets_runs_finish_before_it_tells_them_to_hand_back(rig):
 
 
 def test_a_second_signal_ends_the_grace(rig):
-    drain_event, told = Event(), []
-    worker = rig.worker(lambda job: told.append(drain_event.wait(20)), drain_event=drain_event)
+    drain_event, begun, told = Event(), Event(), []
+
+    def run(job):
+        begun.set()
+        told.append(drain_event.wait(20))
+
+    worker = rig.worker(run, drain_event=drain_event)
     rig.publish("a")
-    until(lambda: worker.running)
+    assert begun.wait(5)
     began = time.monotonic()
     assert worker.drain(15, hurry=lambda: time.monotonic() > began + 0.3)
     assert told == [True]

@@ -76,8 +76,8 @@ def _is_id(value: object) -> bool:
 
 
 def _is_plain(value: object, most: int) -> bool:
-    """Whether each store takes it as it is."""
-    return isinstance(value, str) and len(value) <= most and value.isascii() and value.isprintable()
+    """Whether each store takes it as it is: neither NUL nor half a surrogate is printable."""
+    return isinstance(value, str) and len(value) <= most and value.isprintable()
 
 
 def _is_number(value: object, most: int) -> bool:
