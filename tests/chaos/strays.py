@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import psutil
 
+from sluice_testing.process import is_alive
 from sluice_testing.system import PARTS, System
 
 #: Parts whose children are one server of media children, and below it one process a run.
@@ -41,7 +42,7 @@ class Orphans:
         """Note whose time is over; to be called all the time."""
         now = time.monotonic()
         for _, process in [entry for entry in self._watched if entry[0] <= now]:
-            if runs(process):
+            if is_alive(process):
                 self.outlived.append(_told(process))
         self._watched = [entry for entry in self._watched if entry[0] > now]
 
@@ -49,17 +50,9 @@ class Orphans:
 def still_there(processes: Iterable[psutil.Process], *, seconds: float) -> list[str]:
     """Those that do not end in so many seconds."""
     deadline = time.monotonic() + seconds
-    while (left := [one for one in processes if runs(one)]) and time.monotonic() < deadline:
+    while (left := [one for one in processes if is_alive(one)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     return [_told(one) for one in left]
-
-
-def runs(process: psutil.Process) -> bool:
-    """Whether it does; a zombie does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def strays(system: System) -> list[str]:

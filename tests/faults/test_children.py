@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from sluice_testing.encodes import LONG, write_presets
+from sluice_testing.process import is_alive
 from sluice_testing.system import running
 from sluice_testing.waiting import until
 
@@ -18,6 +19,8 @@ MIB = 1024 * 1024
 LOSSES = 3
 #: Processor seconds after which an encoder is well beyond its start.
 OPENED = 0.3
+#: Seconds for what takes a few, on a machine that tests share.
+PATIENCE = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def system(world, tmp_path_factory):
 
 def assert_whole(system, site, jobs, links):
     """All ended in SUCCESS with the site's own bytes, first tries, and no folder is left."""
-    ended = system.wait([job["id"] for job in jobs], timeout=60)
+    ended = system.wait([job["id"] for job in jobs], timeout=PATIENCE)
     for job, link in zip(ended, links, strict=True):
         assert (job["status"], job["error"]) == ("SUCCESS", None)
         assert [file["sha256"] for file in job["files"]] == [site.sha256(link)]
@@ -50,15 +53,15 @@ def child_of(system, job, *, progressed=False):
         " AND stage = 'download' AND child_pid IS NOT NULL AND progressed >= :progressed"
     )
     for (pid,) in system.query(query, id=job["id"], progressed=progressed):
-        if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if is_alive(pid):
             return pid
     return None
 
 
 def kill_child(system, job, *, progressed=False, how=signal.SIGKILL):
-    pid = until(lambda: child_of(system, job, progressed=progressed), timeout=40)
+    pid = until(lambda: child_of(system, job, progressed=progressed), timeout=PATIENCE)
     os.kill(pid, how)
-    until(lambda: child_of(system, job) != pid, timeout=20)
+    until(lambda: child_of(system, job) != pid, timeout=PATIENCE)
 
 
 def test_kills_with_progress_between_cost_nothing(system, site):
@@ -81,7 +84,7 @@ def test_a_job_whose_child_always_dies_is_put_aside_and_its_neighbour_is_not(sys
     job = system.submit(site.url(bad), preset="original")
     for _ in range(LOSSES):
         kill_child(system, job)
-    [ended] = system.wait([job["id"]], timeout=20)
+    [ended] = system.wait([job["id"]], timeout=PATIENCE)
     assert (ended["status"], ended["error"]["code"]) == ("FAILED", "worker_lost")
     assert system.outcomes(job, "download") == ["child_lost"] * LOSSES
     workers = system.query("SELECT DISTINCT worker FROM attempts WHERE job_id = :id", id=job["id"])
@@ -101,7 +104,9 @@ def test_a_killed_fork_server_takes_its_children_along_and_no_tries(system, site
     jobs = [system.submit(site.url(link), preset="original") for link in links]
     for _ in range(2):
         children = [
-            psutil.Process(until(lambda j=job: child_of(system, j, progressed=True), timeout=40))
+            psutil.Process(
+                until(lambda j=job: child_of(system, j, progressed=True), timeout=PATIENCE)
+            )
             for job in jobs
         ]
         [server] = {child.ppid() for child in children}
@@ -119,12 +124,12 @@ def test_a_killed_encode_begins_anew_and_uses_up_no_try(system, site):
     worker = system.part("transcoder")
     job = system.submit(site.url(LONG), preset="medium")
     for how in (signal.SIGTERM, signal.SIGKILL):
-        encoder = until(lambda: encoder_of(worker), timeout=30, every=0.001)
+        encoder = until(lambda: encoder_of(worker), timeout=PATIENCE, every=0.001)
         # While it opens its input, it takes a SIGTERM for an end of that, and calls it invalid.
-        until(lambda e=encoder: e.cpu_times().user > OPENED, timeout=30, every=0.01)
+        until(lambda e=encoder: e.cpu_times().user > OPENED, timeout=PATIENCE, every=0.01)
         encoder.send_signal(how)
         psutil.wait_procs([encoder], timeout=10)
-    [ended] = system.wait([job["id"]], timeout=90)
+    [ended] = system.wait([job["id"]], timeout=PATIENCE)
     assert (ended["status"], ended["error"]) == ("SUCCESS", None)
     assert system.outcomes(job, "transcode") == ["child_lost", "child_lost", "ok"]
     assert system.query("SELECT tries FROM jobs WHERE id = :id", id=job["id"]) == [(1,)]

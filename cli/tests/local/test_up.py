@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from sluice_cli.local import folder
-from sluice_testing.process import free_port
+from sluice_testing.process import free_port, is_alive
 from sluice_testing.waiting import until
 
 PATIENCE = 90.0
@@ -77,7 +77,7 @@ def running(data: Path, **env: str) -> Iterator[Up]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+    return not any(map(is_alive, processes))
 
 
 @pytest.mark.timeout(400)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from sluice_cli.supervisor.plan import Part, Plan
+from sluice_testing.process import is_alive
 from sluice_testing.waiting import until
 
 PATIENCE = 20.0
@@ -119,4 +120,4 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes)
+    return not any(map(is_alive, processes))

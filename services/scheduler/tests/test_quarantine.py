@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import sqlalchemy as sa
 
@@ -28,6 +27,7 @@ from sluice_core.runtime.broker import SluiceBroker
 from sluice_core.runtime.publisher import publish_now
 from sluice_scheduler import reconcile
 from sluice_testing.factories import run_at
+from sluice_testing.process import is_alive
 
 PROGRAM = Path(__file__).with_name("quarantine_worker.py")
 
@@ -151,13 +151,13 @@ def test_a_lone_process_hands_back_at_a_drain_and_dies_with_its_worker(pool: Poo
     pool.process.send_signal(signal.SIGTERM)
     assert pool.process.wait(15) == 0
     assert pool.outcomes(job) == ["handed_back"]
-    assert not psutil.pid_exists(lone)
+    assert not is_alive(lone)
     pool.until(lambda: len(pool.began("slow")) == 2)
     lone = pool.began("slow")[1]
     pool.process.kill()
     pool.process.wait(10)
     deadline = time.monotonic() + 5
-    while psutil.pid_exists(lone) and psutil.Process(lone).status() != "zombie":
+    while is_alive(lone):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     # Nobody saw whose doing it was: the job goes on.

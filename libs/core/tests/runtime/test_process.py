@@ -11,13 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluice_core.domain.metrics import METRICS, Source
 from sluice_core.domain.states import Status, WaitingFor
-from sluice_testing.process import free_port
+from sluice_testing.process import free_port, is_alive
 from sluice_testing.prometheus import answers, complaints
 from sluice_testing.waiting import until
 
@@ -139,10 +138,7 @@ def test_a_killed_worker_leaves_no_child(rig, start):
     ((pid,),) = until(lambda: worker.said("child"), timeout=60)
     worker.signal(signal.SIGKILL)
     worker.end()
-    until(
-        lambda: not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == "zombie",
-        timeout=5,
-    )
+    until(lambda: not is_alive(int(pid)), timeout=5)
 
 
 def test_a_worker_retires_after_so_many_messages(rig, start):

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 #: Runs in a fresh interpreter, since code between fork and exec of a threaded process is unsafe.
 #: Order counts: a change of user clears the death signal, exec of an ordinary program keeps it.
 _LAUNCH = """
@@ -138,6 +140,15 @@ class ServerProcess:
         """Signal the server itself, e.g. SIGSTOP to freeze it."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
+
+
+def is_alive(process: psutil.Process | int) -> bool:
+    """Whether it runs; a zombie does not. It may end between two questions."""
+    try:
+        found = psutil.Process(process) if isinstance(process, int) else process
+        return found.is_running() and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def free_port() -> int:

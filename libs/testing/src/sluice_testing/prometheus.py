@@ -18,6 +18,8 @@ from sluice_testing.require import require
 
 #: Seconds that a start may take on a slow machine.
 _PATIENCE = 60.0
+#: Seconds for one call of promtool: a rule that looks back for days is worked out minute by minute.
+_RULES = 240.0
 
 
 def program(name: str) -> str:
@@ -34,7 +36,7 @@ def promtool(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str
         input=text,
         capture_output=True,
         text=True,
-        timeout=_PATIENCE,
+        timeout=_RULES,
         check=False,
     )
 

@@ -22,7 +22,7 @@ from sluice_core.adapters import settings
 from sluice_core.adapters.db.engine import open_engine, read
 from sluice_core.adapters.settings import StoreSettings
 from sluice_core.adapters.storage import Storage, open_storage
-from sluice_testing.process import bound
+from sluice_testing.process import bound, is_alive
 from sluice_testing.waiting import until
 
 #: Seconds until all parts must be ready, on a busy machine.
@@ -148,14 +148,14 @@ class System:
         for process in family:
             process.kill()
         # Nobody may be left to wait for them: a zombie is as good as gone.
-        until(lambda: not any(map(_is_alive, family)), timeout=10)
+        until(lambda: not any(map(is_alive, family)), timeout=10)
         self.stop()
 
     def kill(self, name: str) -> None:
         """Kill -9, and wait until the process is gone."""
         process = self.part(name)
         process.kill()
-        until(lambda: not _is_alive(process), timeout=10)
+        until(lambda: not is_alive(process), timeout=10)
 
     def another(self, name: str, *, log: Path, **env: str) -> subprocess.Popen[bytes]:
         """Start one more process of a part, as another pod of its pool has; its caller ends it.
@@ -275,13 +275,6 @@ class System:
     @cached_property
     def _storage(self) -> Storage:
         return open_storage(self._settings.effective_storage_url)
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @contextmanager
