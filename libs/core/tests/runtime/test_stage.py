@@ -335,24 +335,13 @@ def test_a_killed_child_costs_no_try_and_what_it_fetched_stays(rig):
     assert (rig.loaded.store.scratch_dir / folder / "part").exists()
 
 
-def test_a_child_killed_while_its_worker_drains_is_handed_back(rig):
-    job, message = rig.job_at()
-
-    def drain_and_kill(pid):
-        rig.deps().drain.set()
-        kill(pid)
-
-    rig.run(lambda run: sleep_in_a_child(run, drain_and_kill), message)
-    assert rig.now(job).losses == 0
-    assert rig.attempts(job)[-1].outcome == "handed_back"
-
-
-def test_a_child_that_ends_with_its_worker_is_handed_back(rig):
-    """One signal to all processes of a unit, while the worker lets its runs go on for a while."""
+@pytest.mark.parametrize("told", ["drain", "ending"])
+def test_a_child_that_ends_with_its_worker_is_handed_back(rig, told):
+    """One signal to all processes of a unit, while the worker's runs may still go on or not."""
     job, message = rig.job_at()
 
     def end_both(pid):
-        rig.deps().ending.set()
+        getattr(rig.deps(), told).set()
         kill(pid)
 
     rig.run(lambda run: sleep_in_a_child(run, end_both), message)

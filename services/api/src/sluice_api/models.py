@@ -10,6 +10,7 @@ from flask_openapi3.models import RawModel
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sluice_api.text import checked_json, checked_text
+from sluice_core.adapters.ids import FORM
 from sluice_core.domain.errors import SluiceError
 from sluice_core.domain.items import Items
 from sluice_core.domain.job import Request
@@ -22,9 +23,9 @@ MAX_BATCH = 10_000
 PAGE, MAX_PAGE = 50, 200
 #: Far beyond any link; how long one may be is judged with the link itself.
 MAX_URL = 100_000
-ID = r"^[0-9A-Z]{26}$"
-IDS = r"^[0-9A-Z]{26}(,[0-9A-Z]{26})*$"
-PARENT = r"^([0-9A-Z]{26}|none)$"
+ID = f"^{FORM}$"
+IDS = f"^{FORM}(,{FORM})*$"
+PARENT = f"^({FORM}|none)$"
 
 Text = Annotated[str, AfterValidator(checked_text)]
 #: `Lane`, as clients send it.

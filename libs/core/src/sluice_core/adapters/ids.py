@@ -6,7 +6,8 @@ import re
 
 from ulid import ULID
 
-_FORM = re.compile(r"[0-9A-Z]{26}")
+#: A pattern of ids, and of nothing beside them.
+FORM = "[0-9A-Z]{26}"
 
 
 def new_id() -> str:
@@ -16,7 +17,7 @@ def new_id() -> str:
 
 def is_id(text: str) -> bool:
     """Whether it could be one of ours."""
-    return _FORM.fullmatch(text) is not None
+    return re.fullmatch(FORM, text) is not None
 
 
 def id_at(moment: float) -> str:

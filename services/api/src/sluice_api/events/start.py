@@ -21,6 +21,7 @@ from sluice_api.events.messages import Watch, end_of
 from sluice_api.views import Shown, gather
 from sluice_core.adapters.db import changes, listing
 from sluice_core.adapters.db import jobs as job_store
+from sluice_core.adapters.ids import FORM
 from sluice_core.domain.job import Job
 from sluice_core.domain.states import ACTIVE, TERMINAL
 
@@ -30,7 +31,7 @@ MAX_MISSED = 1_000
 #: Jobs in a snapshot: the newest, and the newest of those that have not ended.
 SNAPSHOT = 200
 
-_ID = re.compile(r"(\d{1,15})-\d+(?:-([0-9A-Z]{26}\.\d+))?")
+_ID = re.compile(rf"(\d{{1,15}})-\d+(?:-({FORM}\.\d+))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ a store: it would come again for ever.
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dramatiq.errors import DecodeError
@@ -46,6 +47,10 @@ def decode(queue: str, message_id: str, data: bytes, tries: int) -> Message[obje
     return message.copy(queue_name=queue, message_id=message_id, options=options)
 
 
+#: The same few actors, for each message.
+_signature = lru_cache(maxsize=16)(inspect.signature)
+
+
 def check_call(actor: Actor[..., Any], message: Message[object], data: bytes) -> None:
     """See that the actor can be called with what the message carries.
 
@@ -61,7 +66,7 @@ def check_call(actor: Actor[..., Any], message: Message[object], data: bytes) ->
     name = next(wrong, None)
     _refuse(f"{name} is none" if name else None, data)
     try:
-        inspect.signature(actor.fn).bind(**message.kwargs)
+        _signature(actor.fn).bind(**message.kwargs)
     except TypeError as exc:
         _refuse(str(exc), data)
 
