@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import time
 import zlib
@@ -75,6 +76,19 @@ def test_reset_comes_after_exactly_so_many_bytes(sample_site):
     assert ended_by == "reset"
     assert len(data.partition(b"\r\n\r\n")[2]) == 2_000_000
     assert sample_site.stats(path).bytes == 2_000_000
+
+
+def test_who_has_the_bytes_finds_them_booked(sample_site, get, monkeypatch):
+    sent = os.sendfile
+
+    def losing_its_turn(*args):
+        count = sent(*args)
+        time.sleep(0.2)
+        return count
+
+    monkeypatch.setattr(os, "sendfile", losing_its_turn)
+    path = "/hls/ts/v1-000.ts"
+    assert len(get(sample_site.url(path)).body) == sample_site.stats(path).bytes > 0
 
 
 def test_short_body_ends_without_an_error(sample_site, get):

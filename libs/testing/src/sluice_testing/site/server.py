@@ -177,11 +177,7 @@ class SiteHandler(BaseHTTPRequestHandler):
 
     def _exchange(self, path: str, params: dict[str, str], record: Record) -> None:
         behaviour, reply = self._decide(path, params)
-
-        def booked(count: int) -> None:
-            record.sent += count
-
-        wire = Wire(self.connection, rate=behaviour.throttle, booked=booked)
+        wire = Wire(self.connection, rate=behaviour.throttle, record=record)
         try:
             self._send(wire, behaviour, reply, record)
         finally:

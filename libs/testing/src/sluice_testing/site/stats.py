@@ -78,14 +78,18 @@ class Record:
     status: int = 0
     sent: int = 0
     ended: float | None = None
+    #: Held while bytes are handed over and booked; that never waits for the client.
+    booking: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def snapshot(self) -> Exchange:
+        with self.booking:
+            sent = self.sent
         return Exchange(
             method=self.method,
             target=self.target,
             range=self.range,
             status=self.status,
-            bytes=self.sent,
+            bytes=sent,
             client=self.connection.client,
             connection=self.connection.number,
             connected_at=self.connection.opened,

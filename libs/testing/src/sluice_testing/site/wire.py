@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from .bodies import FileSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .bodies import Span
+    from .stats import Record
 
 #: Seconds without a byte taken, and of deliberate silence, after which the site gives up itself.
 MAX_SILENCE = 900.0
@@ -39,15 +38,13 @@ class Wire:
 
     Args:
         rate: bytes per second for body data, None for all that goes.
-        booked: told of each number of body bytes handed to the kernel.
+        record: where body bytes that were handed to the kernel are booked.
     """
 
-    def __init__(
-        self, sock: socket.socket, *, rate: float | None, booked: Callable[[int], None]
-    ) -> None:
+    def __init__(self, sock: socket.socket, *, rate: float | None, record: Record) -> None:
         self._sock = sock
         self._rate = rate
-        self._booked = booked
+        self._record = record
         self._started = time.monotonic()
         self._paced = 0
         self._files: dict[str, int] = {}
@@ -80,13 +77,16 @@ class Wire:
         position = 0
         while position < length:
             allowed = self._allowance(length - position)
-            if isinstance(span, FileSpan):
-                sent = self._sendfile(span, position, allowed)
-            else:
-                sent = self._send(memoryview(span)[position : position + allowed])
+            self._poll(select.POLLOUT, MAX_SILENCE)
+            # Handed over and booked in one: who has the bytes finds them in the book.
+            with self._record.booking:
+                if isinstance(span, FileSpan):
+                    sent = self._sendfile(span, position, allowed)
+                else:
+                    sent = self._sock.send(memoryview(span)[position : position + allowed])
+                self._record.sent += sent
             position += sent
             self._paced += sent
-            self._booked(sent)
 
     def pause(self, seconds: float) -> None:
         """Wait, unless the client leaves."""
@@ -117,17 +117,15 @@ class Wire:
         name = str(span.path)
         if name not in self._files:
             self._files[name] = os.open(name, os.O_RDONLY)
-        while True:
-            self._poll(select.POLLOUT, MAX_SILENCE)
-            try:
-                sent = os.sendfile(
-                    self._sock.fileno(), self._files[name], span.offset + position, count
-                )
-            except BlockingIOError:
-                continue
-            if sent == 0:
-                raise EOFError(f"{span.path.name} ends before its span does")
-            return sent
+        try:
+            sent = os.sendfile(
+                self._sock.fileno(), self._files[name], span.offset + position, count
+            )
+        except BlockingIOError:
+            return 0
+        if sent == 0:
+            raise EOFError(f"{span.path.name} ends before its span does")
+        return sent
 
     def _send(self, data: memoryview) -> int:
         self._poll(select.POLLOUT, MAX_SILENCE)
