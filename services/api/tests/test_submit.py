@@ -78,8 +78,36 @@ def test_what_comes_in_meanwhile_is_published_in_one_piece_and_in_order(
     assert [(place, before) for place, before, _, _ in places] == [("waiting", n) for n in range(5)]
     told = [events.decode(fields).job_id for _, fields in deps.signals.xrange(keys.EVENTS)]
     assert told == [job.id for job, _ in made]
+    assert scripts_run(deps) == 3  # 3 + 2, one look
+
+
+def scripts_run(deps: Deps) -> int:
     calls = deps.broker.client.info("commandstats")["cmdstat_evalsha"]
-    assert calls["calls"] - calls["rejected_calls"] - calls["failed_calls"] == 3  # 3 + 2, one look
+    return calls["calls"] - calls["rejected_calls"] - calls["failed_calls"]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_lone_submit_is_published_at_once_and_a_rush_in_few_pieces(
+    make_app: MakeApp, own_redis: RedisServer, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deps: Deps = make_app(SLUICE_REDIS_URL=own_redis.url).extensions[EXTENSION]
+    with write(engine) as connection:
+        new = [job_store.NewJob(Request(url=f"{LINK}/{n}")) for n in range(4)]
+        (first, *others) = job_store.insert_many(connection, new, now=time.time())
+    monkeypatch.setattr("sluice_api.publisher.APART", 3600.0)
+    deps.publisher.send([first[1]], [first[0]])
+    assert deps.publisher.flush(30)
+    assert scripts_run(deps) == 1
+    for job, row in others:
+        deps.publisher.send([row], [job])
+        assert not deps.publisher.flush(0.01)
+    assert scripts_run(deps) == 1
+    monkeypatch.setattr("sluice_api.publisher.APART", 0.0)
+    deps.publisher.close()
+    deps.publisher._next = 0.0  # noqa: SLF001  # an hour later
+    deps.publisher.send([], [])
+    assert deps.publisher.flush(30)
+    assert scripts_run(deps) == 2
 
 
 def test_every_key_of_the_contract_is_there(client: FlaskClient) -> None:

@@ -74,7 +74,8 @@ def test_what_was_tried_goes_behind_its_owners_others(rig, publish, fetch):
 def test_places_removal_and_depth_agree_with_the_turns(rig, publish, fetch):
     publish("a", "a0", "a1", "a2")
     publish("b", "b0")
-    assert [rig.broker.position(Q, name) for name in ("a0", "b0", "a1", "a2")] == [0, 1, 2, 3]
+    sights = rig.broker.sights([(Q, name) for name in ("a0", "b0", "a1", "a2")])
+    assert [sight.before for sight in sights] == [0, 1, 2, 3]
     assert rig.client.llen(f"dramatiq:{Q}") == 4
     assert rig.broker.remove(Q, "b0")
     assert not rig.broker.remove(Q, "b0")

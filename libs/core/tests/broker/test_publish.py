@@ -68,8 +68,6 @@ def test_readings_tell_waiting_from_in_flight(rig):
     assert stats["parse.high"].oldest_age is None
     assert rig.broker.waiting([Q]) == {Q: 2}
     assert rig.broker.in_flight([Q]) == {Q: 1}
-    assert rig.broker.position(Q, "c") == 1
-    assert rig.broker.position(Q, "a") is None
     assert [rig.place(i) for i in "abz"] == ["in_flight", "waiting", "absent"]
 
 
@@ -89,7 +87,7 @@ def test_a_failed_reading_is_an_error_and_never_a_zero(own_redis, rig_on):
     for reading in (
         lambda: rig.broker.waiting([Q]),
         lambda: rig.broker.in_flight([Q]),
-        lambda: rig.broker.position(Q, "a"),
+        lambda: rig.broker.sights([(Q, "a")]),
         lambda: rig.broker.absent([(Q, "a")]),
         lambda: rig.broker.remove(Q, "a"),
         rig.broker.requeue_dead,

@@ -35,14 +35,16 @@ class Positions:
         """
         if not messages or time.monotonic() < self._paused_until:
             return {}
-        found: dict[str, int] = {}
+        asked = dict(list(messages.items())[:MAX_LOOKUPS])
         try:
             with gevent.Timeout(self._patience, BrokerAwayError("it took too long")):
-                for job_id, (queue, message_id) in list(messages.items())[:MAX_LOOKUPS]:
-                    before = self._broker.position(queue, message_id)
-                    if before is not None:
-                        found[job_id] = before + 1
+                sights = self._broker.sights(list(asked.values()))
         except BrokerAwayError as exc:
             log.warning("positions_unknown", error=str(exc))
             self._paused_until = time.monotonic() + PAUSE
-        return found
+            return {}
+        return {
+            job_id: sight.before + 1
+            for job_id, sight in zip(asked, sights, strict=True)
+            if sight.before is not None
+        }

@@ -108,7 +108,7 @@ def is_slot_wanted(deps: StageDeps) -> bool:
             orders = outbox.oldest_due(
                 connection, deps.stage, queues, now=deps.clock(), limit=WAITING_LOOKED_FOR
             )
-        return any(deps.broker.position(*order) is not None for order in orders)
+        return any(sight.before is not None for sight in deps.broker.sights(orders))
     except (StoreAwayError, BrokerAwayError):
         # Nothing is handed out meanwhile.
         return False

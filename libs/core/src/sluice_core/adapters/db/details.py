@@ -17,6 +17,8 @@ _VISIBLE = jobs.c.deleted_at.is_(None)
 
 def child_counts(connection: sa.Connection, parent_ids: Sequence[str]) -> dict[str, ChildCounts]:
     """Counted by query: there is no counter that could be wrong."""
+    if not parent_ids:
+        return {}
     query = (
         sa.select(jobs.c.parent_id, jobs.c.status, sa.func.count())
         .where(jobs.c.parent_id.in_(parent_ids), _VISIBLE)
@@ -40,6 +42,8 @@ def _counts(of: dict[Status, int]) -> ChildCounts:
 
 
 def files_of(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Artifact]]:
+    if not job_ids:
+        return {}
     query = (
         sa.select(artifacts)
         .where(artifacts.c.job_id.in_(job_ids))

@@ -18,7 +18,6 @@ from sluice_core.runtime.broker.names import (
     ALL_QUEUES,
     NAMESPACE,
     PAUSED,
-    fair_key,
     messages_key,
 )
 from sluice_core.runtime.broker.scripts import Scripts
@@ -132,14 +131,6 @@ class SluiceBroker(dramatiq.Broker):
     def in_flight(self, queues: Sequence[str]) -> dict[str, int]:
         """How many messages are with workers per queue."""
         return {queue: stats.in_flight for queue, stats in self.stats(queues).items()}
-
-    def position(self, queue: str, message_id: str) -> int | None:
-        """How many messages of the same queue come first; None when it does not wait."""
-        with call():
-            found = self.client.zrank(fair_key(queue), message_id)
-            if found is None:
-                found = self.client.lpos(f"{NAMESPACE}:{queue}", message_id)
-        return None if found is None else int(found)  # type: ignore[arg-type]  # one rank asked
 
     def absent(self, entries: Sequence[tuple[str, str]]) -> frozenset[str]:
         """Ids of those (queue, id) that neither wait nor are with a worker.

@@ -27,8 +27,3 @@ def wake_key(queue: str) -> str:
 def private_wake_key(worker_id: str) -> str:
     """List of tokens for one worker alone."""
     return f"{NAMESPACE}:__wake__.@{worker_id}"
-
-
-def fair_key(queue: str) -> str:
-    """Sorted set of the waiting ids of a queue whose messages have owners, by their turn."""
-    return f"{NAMESPACE}:{queue}.fair"

@@ -14,7 +14,7 @@ for i = 1, #ARGV, 2 do
   local seen = { "absent", -1, 0, "" }
   if redis.call("HEXISTS", msgs(queue), id) == 1 then
     local handed_out = tonumber(redis.call("HGET", tries(queue), id) or "0")
-    local before = redis.call("LPOS", list(queue), id)
+    local before = redis.call("ZRANK", fair(queue), id) or redis.call("LPOS", list(queue), id)
     if before then
       seen = { "waiting", before, handed_out, "" }
     else
