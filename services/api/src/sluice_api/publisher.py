@@ -75,7 +75,7 @@ class Publisher:
         # Begun by one request, and at work for all that follow.
         tracing.leave()
         while self._waiting:
-            # What came in while the last ones were on their way, and shortly after, goes in one piece.
+            # What came in meanwhile, and shortly after, goes in one piece.
             gevent.sleep(max(0.0, self._next - time.monotonic()))
             self._next = time.monotonic() + APART
             sets = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_SETS))]

@@ -46,7 +46,7 @@ def _active() -> sa.Select[Any]:
 
 #: Made once: making it takes as long as asking.
 _SUMS = _sums()
-#: Text, since each submit asks it: to look the statement up takes the library longer than to send it.
+#: Text, since each submit asks it: to look it up takes the library longer than to send it.
 _ACTIVE = str(_active().compile(compile_kwargs={"literal_binds": True}))
 
 

@@ -16,7 +16,6 @@ from sluice_core.adapters.redis import call
 from sluice_core.domain.explain import Sight
 from sluice_core.runtime.broker.names import (
     ALL_QUEUES,
-    NAMESPACE,
     PAUSED,
     messages_key,
 )
