@@ -10,11 +10,14 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from sluice_api import publisher
+from sluice_api.backlog import AMPLE, FRESH, Backlog, Quota
 from sluice_api.deps import Deps
 from sluice_api.events import start
 from sluice_api.events.memory import Memory
 from sluice_api.events.messages import Watch
 from sluice_api.routes import events
+from sluice_api.submit import Accepted
+from sluice_core.adapters.db import outbox
 from sluice_core.adapters.db.engine import read, write
 from sluice_core.adapters.db.schema import jobs
 from sluice_core.runtime.failpoints import Failpoints
@@ -44,6 +47,43 @@ def test_jobs_under_way_are_refused_beyond_the_cap(
     assert known.get_json()["id"] == ids[0]
     assert client.post(f"/v1/jobs/{ids[0]}/cancel").status_code == 202
     assert client.post("/v1/jobs", json={"url": f"{LINK}/4"}).status_code == 202
+
+
+def test_nobody_counts_again_while_there_was_ample_room_a_moment_ago(
+    engine: sa.Engine,
+) -> None:
+    asked: list[str] = []
+    sa.event.listen(engine, "after_cursor_execute", lambda _c, _u, text, *_: asked.append(text))
+    now = [100.0]
+    quota = Quota("key", most=AMPLE + 1)
+
+    def counts(backlog: Backlog) -> int:
+        with write(engine) as connection:
+            job = factories.make_job(connection, api_key_id="key")
+            (order,) = outbox.of_job(connection, job.id)
+            asked.clear()
+            backlog.check_room(connection, [Accepted(job, message=None)], quota)
+            assert not asked
+            backlog.check_room(connection, [Accepted(job, message=order)], quota)
+        return len(asked)
+
+    wide, near = (Backlog(cap, clock=lambda: now[0]) for cap in (AMPLE + 10, AMPLE))
+    assert [counts(wide), counts(wide)] == [2, 0]
+    now[0] += FRESH
+    # The second job of the key: its room is ample no more.
+    assert [counts(wide), counts(wide), counts(near), counts(near)] == [2, 1, 2, 2]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_keys_with_ample_room_are_remembered_up_to_a_cap(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluice_api.backlog.MAX_KEYS", 3)
+    backlog = Backlog(AMPLE + 10)
+    with write(engine) as connection:
+        for n in range(20):
+            backlog.check_active(connection, Quota(f"key-{n}", most=AMPLE + 10))
+            assert len(backlog._ample_at) <= 3  # noqa: SLF001  # nothing else shows it
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

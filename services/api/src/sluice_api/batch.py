@@ -11,7 +11,6 @@ import gevent
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from sluice_api.backlog import check_room
 from sluice_api.caller import Caller
 from sluice_api.deps import Deps
 from sluice_api.models import MAX_BATCH, JobRequest
@@ -118,15 +117,13 @@ def _place_chunk(
     now = deps.clock()
     retention = deps.settings.jobs.retention_files
 
-    cap = deps.settings.jobs.max_active_jobs
-
     def work(connection: sa.Connection) -> list[Accepted | ProblemError]:
         placed: list[Accepted | ProblemError]
         if all(order.idempotency_key is None for order in orders):
             placed = [*place_many(connection, orders, now=now, retention=retention)]
         else:
             placed = [_place_one(connection, order, now, retention) for order in orders]
-        check_room(connection, placed, caller=caller, cap=cap)
+        deps.backlog.check_room(connection, placed, caller.quota)
         return placed
 
     return write_until_won(deps, work)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from flask import Flask, g, request
 
 from sluice_api import session
+from sluice_api.backlog import Quota
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
 from sluice_api.throttle import own_limit
@@ -49,6 +50,10 @@ class Caller:
     def only_key(self) -> str | None:
         """The key whose jobs alone are visible; None for all."""
         return None if self.sees_all else self.api_key_id
+
+    @property
+    def quota(self) -> Quota:
+        return Quota(self.api_key_id, self.max_active_jobs)
 
     def may_see(self, api_key_id: str | None) -> bool:
         return self.sees_all or api_key_id == self.api_key_id

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import redis
 
+from sluice_api.backlog import Backlog
 from sluice_api.database import Database
 from sluice_api.events.allowed import OpenKeys
 from sluice_api.events.hub import Hub
@@ -57,6 +58,7 @@ class Deps:
     #: What the stores know, read when it is shown.
     installation: Registry
     throttle: Throttle
+    backlog: Backlog
     presets: Mapping[str, Preset]
     addresses: AddressPolicy
     clock: Callable[[], float] = time.time
@@ -141,6 +143,7 @@ def open_deps(settings: Settings) -> Deps:
         metrics=metrics,
         installation=Installation.registry(figures.read),
         throttle=Throttle(signals, settings.http, metrics),
+        backlog=Backlog(settings.jobs.max_active_jobs),
         presets=load_presets(settings.jobs.presets_file),
         addresses=AddressPolicy.parse(settings.egress.allow),
     )

@@ -10,7 +10,6 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 
 from sluice_api import steer_models as m
-from sluice_api.backlog import check_active
 from sluice_api.bulk import MAX_COUNT, DoPage, Page, selected, work_off
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
@@ -69,7 +68,7 @@ def _retry(
         if rows is not None:
             done += 1
             orders += rows
-    check_active(connection, caller=caller, cap=deps.settings.jobs.max_active_jobs)
+    deps.backlog.check_active(connection, caller.quota)
     again = list(job_store.get_many(connection, ids).values())
     return Page(len(ids), done, ids[-1] if ids else after, orders, again)
 

@@ -10,7 +10,6 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 
 from sluice_api import models as m
-from sluice_api.backlog import check_active, check_room
 from sluice_api.batch import place_lines, read_lines, write_until_won
 from sluice_api.bodies import batch_lines
 from sluice_api.caller import Caller, need
@@ -79,11 +78,10 @@ def _submit(deps: Deps, caller: Caller, body: m.JobRequest, key: str | None) -> 
     if key is not None:
         order = order.with_key(idempotency.key_of(caller.api_key_id, key))
     now = deps.clock()
-    limits = deps.settings.jobs
 
     def work(connection: sa.Connection) -> Accepted:
-        placed = place(connection, order, now=now, retention=limits.retention_files)
-        check_room(connection, [placed], caller=caller, cap=limits.max_active_jobs)
+        placed = place(connection, order, now=now, retention=deps.settings.jobs.retention_files)
+        deps.backlog.check_room(connection, [placed], caller.quota)
         return placed
 
     return write_until_won(deps, work)
@@ -174,7 +172,7 @@ def _add_moving(api: APIBlueprint, deps: Deps) -> None:
             rows = moves.retry(connection, path.id, now=now)
             if rows is None:
                 _refuse_move(job, "retried")
-            check_active(connection, caller=caller, cap=deps.settings.jobs.max_active_jobs)
+            deps.backlog.check_active(connection, caller.quota)
             _note_on_another(connection, caller, job, "job.retry", now)
             again = visible(connection, caller, path.id)
             return gather(connection, [again])[0], rows
