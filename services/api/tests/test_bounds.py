@@ -162,7 +162,9 @@ def test_what_waits_to_be_published_is_bounded(
 ) -> None:
     """The greenlet that sends does not get its turn here, so that all waits."""
     monkeypatch.setattr(publisher, "MAX_WAITING", 5)
-    waiting = publisher.Publisher(deps.broker, deps.signals, failpoints=Failpoints("", None))
+    waiting = publisher.Publisher(
+        deps.broker, deps.signals, failpoints=Failpoints("", None), clock=deps.clock
+    )
     with write(engine) as connection:
         job = factories.make_job(connection)
     for _ in range(50):

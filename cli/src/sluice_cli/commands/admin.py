@@ -15,6 +15,7 @@ from sluice_cli.table import print_rows
 from sluice_core.adapters import settings as settings_module
 from sluice_core.adapters.db import access, audit
 from sluice_core.adapters.db import migrate as migrations
+from sluice_core.adapters.db.clock import DatabaseClock
 from sluice_core.adapters.db.engine import open_engine, read, write
 
 #: Whoever may write the database itself.
@@ -60,8 +61,8 @@ def create(
     max_active_jobs: int | None,
 ) -> None:
     """Create a key and print it, this once."""
-    now = time.time()
-    with _engine() as engine, write(engine) as connection:
+    with _engine() as (engine, clock), write(engine) as connection:
+        now = clock()
         text, key = access.create(
             connection,
             name=name,
@@ -77,7 +78,7 @@ def create(
 @keys.command("list")
 def list_() -> None:
     """List keys; their text can't be shown again."""
-    with _engine() as engine, read(engine) as connection:
+    with _engine() as (engine, _), read(engine) as connection:
         found = access.list_keys(connection)
     rows = (
         [key.id, key.name, " ".join(sorted(key.scopes)), _day(key.created_at), _day(key.revoked_at)]
@@ -90,8 +91,8 @@ def list_() -> None:
 @click.argument("key_id", metavar="ID")
 def revoke(key_id: str) -> None:
     """Close a key for good."""
-    with _engine() as engine, write(engine) as connection:
-        now = time.time()
+    with _engine() as (engine, clock), write(engine) as connection:
+        now = clock()
         done = access.revoke(connection, key_id, now=now)
         if done:
             audit.note(connection, _HERE, "key.revoke", now=now, target=key_id)
@@ -101,15 +102,18 @@ def revoke(key_id: str) -> None:
 
 
 @contextmanager
-def _engine() -> Iterator[sa.Engine]:
-    """The database, at its newest schema."""
+def _engine() -> Iterator[tuple[sa.Engine, DatabaseClock]]:
+    """The database, at its newest schema, and its clock."""
     settings = settings_module.load()
     if not settings.store.database_url:
         folder.prepare(settings.store.data_dir)
-    engine = open_engine(settings.store.effective_database_url, pool_size=1, durable=True)
+    clock = DatabaseClock()
+    engine = open_engine(
+        settings.store.effective_database_url, pool_size=1, durable=True, clock=clock
+    )
     try:
         migrations.upgrade(engine)
-        yield engine
+        yield engine, clock
     finally:
         engine.dispose()
 

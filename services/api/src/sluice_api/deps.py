@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from sluice_api.publisher import Publisher
 from sluice_api.threads import Threads
 from sluice_api.throttle import Throttle
 from sluice_core.adapters import redis as redis_adapter
+from sluice_core.adapters.db.clock import DatabaseClock
 from sluice_core.adapters.db.engine import open_engine
 from sluice_core.adapters.metrics import ApiMetrics, Registry
 from sluice_core.adapters.metrics.installation import Installation
@@ -61,7 +61,8 @@ class Deps:
     backlog: Backlog
     presets: Mapping[str, Preset]
     addresses: AddressPolicy
-    clock: Callable[[], float] = time.time
+    #: Unix seconds, as all write them who use this database.
+    clock: Callable[[], float]
 
     def close(self) -> None:
         self.hub.close()
@@ -102,8 +103,9 @@ def open_deps(settings: Settings) -> Deps:
     """
     check_settings(settings)
     store = settings.store
+    clock = DatabaseClock()
     database = Database(
-        lambda: open_engine(store.effective_database_url, pool_size=1, durable=True),
+        lambda: open_engine(store.effective_database_url, pool_size=1, durable=True, clock=clock),
         threads=store.database_pool,
     )
     broker = SluiceBroker(
@@ -114,7 +116,7 @@ def open_deps(settings: Settings) -> Deps:
     stream = redis_adapter.connect(store.redis_url, socket_timeout=STREAM_BLOCK * 2)
     threads = _for_files(store.effective_storage_url)
     storage = open_storage(store.effective_storage_url)
-    hub = Hub(database, stream, positions, block=STREAM_BLOCK)
+    hub = Hub(database, stream, positions, block=STREAM_BLOCK, clock=clock)
     metrics = ApiMetrics()
     metrics.streams_from(lambda: hub.clients)
     figures = InstallationReader(
@@ -124,6 +126,7 @@ def open_deps(settings: Settings) -> Deps:
         broker=broker,
         signals=signals,
         reserve=store.min_free_bytes,
+        clock=clock,
     )
     return Deps(
         settings=settings,
@@ -136,6 +139,7 @@ def open_deps(settings: Settings) -> Deps:
             broker,
             signals,
             failpoints=Failpoints(settings.log.failpoints, settings.log.failpoints_log),
+            clock=clock,
         ),
         positions=positions,
         hub=hub,
@@ -146,4 +150,5 @@ def open_deps(settings: Settings) -> Deps:
         backlog=Backlog(settings.jobs.max_active_jobs),
         presets=load_presets(settings.jobs.presets_file),
         addresses=AddressPolicy.parse(settings.egress.allow),
+        clock=clock,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import gevent
 import redis
@@ -37,13 +37,26 @@ class Publisher:
 
     Nothing depends on it: the outbox keeps what it can't send, and streams of events compare
     themselves with the database.
+
+    Args:
+        broker: takes the messages.
+        signals: takes the events.
+        failpoints: of tests.
+        clock: Unix seconds, as the rows were written.
+
     """
 
     def __init__(
-        self, broker: SluiceBroker, signals: redis.Redis, *, failpoints: Failpoints
+        self,
+        broker: SluiceBroker,
+        signals: redis.Redis,
+        *,
+        failpoints: Failpoints,
+        clock: Callable[[], float],
     ) -> None:
         self._broker = broker
         self._failpoints = failpoints
+        self._clock = clock
         self._signals = signals
         self._waiting: deque[tuple[tuple[OutboxRow, ...], tuple[Job, ...]]] = deque(
             maxlen=MAX_WAITING
@@ -79,7 +92,7 @@ class Publisher:
             gevent.sleep(max(0.0, self._next - time.monotonic()))
             self._next = time.monotonic() + APART
             sets = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_SETS))]
-            publish_now(self._broker, [row for rows, _ in sets for row in rows], now=time.time())
+            publish_now(self._broker, [row for rows, _ in sets for row in rows], now=self._clock())
             self._failpoints.hit("api.after_publish")
             told = [events.event_of(job, "job") for _, jobs in sets for job in jobs]
             try:

@@ -16,6 +16,7 @@ from sluice_api.app import EXTENSION, create_app
 from sluice_api.deps import Deps
 from sluice_api.events.stream import HandedOverError
 from sluice_core.adapters.settings import Settings
+from sluice_core.domain.errors import StoreAwayError
 
 log = structlog.get_logger(__name__)
 
@@ -25,6 +26,8 @@ GRACE = 2
 LINGER = 2.0
 LINGER_BYTES = 16 * 1024 * 1024
 _PIECE = 64 * 1024
+#: Seconds that the first look at the database may keep a process from its requests.
+START_PATIENCE = 2.0
 #: Connections of one process.
 MAX_CONNECTIONS = 8_000
 
@@ -126,11 +129,26 @@ class Server(BaseApplication):
 
     def load(self) -> Any:
         """Called in each worker."""
-        return create_app(self._settings)
+        app = create_app(self._settings)
+        _first_look(app.extensions[EXTENSION])
+        return app
 
     def _ready(self, _arbiter: object) -> None:
         host, port = self._listener.getsockname()[:2]
         log.info("api_ready", url=f"http://{host}:{port}")
+
+
+def _first_look(deps: Deps) -> None:
+    """Use the database once, so that the first request already goes by its clock."""
+
+    def look() -> None:
+        try:
+            deps.database.read(lambda _connection: None)
+        except StoreAwayError as exc:
+            log.info("database_away_at_start", reason=str(exc))
+
+    # Nobody is kept waiting for a database that gives no answer: requests tell of it.
+    gevent.spawn(look).join(START_PATIENCE)
 
 
 def _close(_server: object, worker: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 
@@ -18,6 +17,7 @@ from sluice_autoscaler.loop import Loop, Stores
 from sluice_autoscaler.marks import Marks
 from sluice_autoscaler.pool import Pool
 from sluice_core.adapters import redis
+from sluice_core.adapters.db.clock import DatabaseClock
 from sluice_core.adapters.db.engine import check, open_engine
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.metrics import AutoscalerMetrics, MetricsPort
@@ -80,13 +80,14 @@ def _open_stores(loaded: Settings, stack: ExitStack) -> tuple[Stores, redis_libr
     stack.callback(signals.close)
     client = redis.connect_broker(url)
     stack.callback(client.close)
+    clock = DatabaseClock()
     database = open_engine(
-        loaded.store.effective_database_url, pool_size=loaded.store.database_pool
+        loaded.store.effective_database_url, pool_size=loaded.store.database_pool, clock=clock
     )
     stack.callback(database.dispose)
     patiently(lambda: redis.check(signals), loaded.store.start_patience)
     patiently(lambda: check(database), loaded.store.start_patience)
-    return Stores(broker=SluiceBroker(client), engine=database, clock=time.time), signals
+    return Stores(broker=SluiceBroker(client), engine=database, clock=clock), signals
 
 
 def _pools(

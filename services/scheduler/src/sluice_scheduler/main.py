@@ -55,6 +55,7 @@ def serve(loaded: Settings) -> int:
             engine=deps.engine,
             storage=deps.storage,
             signals=deps.signals,
+            clock=deps.clock,
         )
         pauses = PauseMirror(deps)
         pauses.first_turn()

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from dramatiq.middleware import CurrentMessage
 
 from sluice_core.adapters import redis
+from sluice_core.adapters.db.clock import DatabaseClock
 from sluice_core.adapters.db.engine import check, open_engine
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.settings import Settings, StageSettings
@@ -68,7 +69,8 @@ class StageDeps:
     program: Sequence[str] = ()
     #: This process exists for a single run.
     alone: bool = False
-    clock: Callable[[], float] = time.time
+    #: Unix seconds, as all write them who use this database.
+    clock: Callable[[], float]
     rng: random.Random = field(default_factory=random.Random)
 
     @property
@@ -88,8 +90,9 @@ def open_deps(stage: Actor, loaded: Settings, stack: ExitStack) -> StageDeps:
         raise ConfigError("SLUICE_REDIS_URL is not set; `sluice up` brings a Redis of its own.")
     signals = redis.connect(url)
     stack.callback(signals.close)
+    clock = DatabaseClock()
     database = open_engine(
-        loaded.store.effective_database_url, pool_size=loaded.store.database_pool
+        loaded.store.effective_database_url, pool_size=loaded.store.database_pool, clock=clock
     )
     stack.callback(database.dispose)
     storage = open_storage(loaded.store.effective_storage_url)
@@ -98,7 +101,9 @@ def open_deps(stage: Actor, loaded: Settings, stack: ExitStack) -> StageDeps:
     patiently(lambda: check(database), patience)
     patiently(storage.check, patience)
     _prepare_scratch(loaded)
-    return make_deps(stage, loaded, stack, engine=database, storage=storage, signals=signals)
+    return make_deps(
+        stage, loaded, stack, engine=database, storage=storage, signals=signals, clock=clock
+    )
 
 
 def make_deps(
@@ -109,6 +114,7 @@ def make_deps(
     engine: sa.Engine,
     storage: Storage,
     signals: redis_library.Redis | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> StageDeps:
     """What the runs of a process share, on stores that are open and fit for use."""
     url = loaded.store.redis_url
@@ -123,7 +129,7 @@ def make_deps(
     locks = RunLocks(signals, stage)
     rng = random.Random()  # noqa: S311  # jitter is no secret
     hosts = HostGate(signals, limit=loaded.egress.host_concurrency, rng=rng)
-    presence = Presence(signals, stage, worker_id, loaded.jobs.ytdlp_path)
+    presence = Presence(signals, stage, worker_id, clock, loaded.jobs.ytdlp_path)
     standby = StandbyWatch(signals, pod)
 
     def tell_redis() -> None:
@@ -161,6 +167,7 @@ def make_deps(
         failpoints=Failpoints(loaded.log.failpoints, loaded.log.failpoints_log),
         worker_id=worker_id,
         drain=drain,
+        clock=clock,
         rng=rng,
     )
 

@@ -7,12 +7,12 @@ the first API key where the operator chose its text, so that an installation can
 from __future__ import annotations
 
 import sys
-import time
 
 import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters.db import access, migrate
+from sluice_core.adapters.db.clock import DatabaseClock
 from sluice_core.adapters.db.engine import open_engine, write
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import NotYetError, StoreAwayError
@@ -38,11 +38,12 @@ def run(loaded: Settings) -> int:
         ConfigError: the settings are wrong, or the database is still away.
 
     """
-    engine = open_engine(loaded.store.effective_database_url, pool_size=1)
+    clock = DatabaseClock()
+    engine = open_engine(loaded.store.effective_database_url, pool_size=1, clock=clock)
     try:
         patiently(lambda: _upgrade(engine), loaded.store.start_patience)
         log.info("database_migrated")
-        _write_first_key(engine, loaded.http.bootstrap_key)
+        _write_first_key(engine, loaded.http.bootstrap_key, clock)
         return EXIT_OK
     finally:
         engine.dispose()
@@ -55,12 +56,12 @@ def _upgrade(engine: sa.Engine) -> None:
         raise NotYetError(exc.sentence) from exc
 
 
-def _write_first_key(engine: sa.Engine, text: str) -> None:
+def _write_first_key(engine: sa.Engine, text: str, clock: DatabaseClock) -> None:
     if not text:
         return
     with write(engine) as connection:
         made = access.ensure(
-            connection, text=text, name="bootstrap", scopes=tuple(access.Scope), now=time.time()
+            connection, text=text, name="bootstrap", scopes=tuple(access.Scope), now=clock()
         )
     log.info("bootstrap_key", written=made)
 

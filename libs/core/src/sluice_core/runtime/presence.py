@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +30,8 @@ class Presence:
     signals: redis_library.Redis
     stage: Actor
     worker_id: str
+    #: Unix seconds.
+    clock: Callable[[], float]
     #: As in `versions.of_packages`.
     ytdlp: Path | None = None
     since: float = 0.0
@@ -44,7 +45,7 @@ class Presence:
             draining: it takes nothing more.
 
         """
-        self.since = self.since or time.time()
+        self.since = self.since or self.clock()
         key = worker_key(self.worker_id)
         try:
             with redis.call():

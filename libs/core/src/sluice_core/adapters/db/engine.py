@@ -14,6 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from sluice_core.adapters.db.clock import DatabaseClock
 from sluice_core.adapters.db.schema import REVISION
 from sluice_core.domain.errors import ConfigError, NotYetError, StoreAwayError, StoreFullError
 
@@ -35,7 +36,12 @@ FROZEN_TIMEOUT = 60
 
 
 def open_engine(
-    url: str, *, pool_size: int = 8, durable: bool = False, patience: float = PATIENCE
+    url: str,
+    *,
+    pool_size: int = 8,
+    durable: bool = False,
+    patience: float = PATIENCE,
+    clock: DatabaseClock | None = None,
 ) -> sa.Engine:
     """An engine for `sqlite:///…` or `postgresql+psycopg://…`.
 
@@ -45,6 +51,7 @@ def open_engine(
         durable: SQLite only: sync the log at each commit. Whoever answers a user "accepted"
             wants it; a worker's later writes may be lost with the power, and are then done again.
         patience: seconds that a statement waits for another writer's lock.
+        clock: is kept by the database's; engines of one database may share it.
 
     Raises:
         ConfigError: one sentence when the address is of no use.
@@ -60,10 +67,12 @@ def open_engine(
         raise ConfigError(
             "SLUICE_DATABASE_URL must begin with sqlite:/// or postgresql+psycopg://."
         )
-    return _open_postgresql(parsed, pool_size=pool_size, patience=patience)
+    return _open_postgresql(parsed, pool_size=pool_size, patience=patience, clock=clock)
 
 
-def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engine:
+def _open_postgresql(
+    url: sa.URL, *, pool_size: int, patience: float, clock: DatabaseClock | None
+) -> sa.Engine:
     # A transaction pooler keeps nothing of a session, and refuses what asks for that at its start.
     begin = (
         f"BEGIN; SET LOCAL lock_timeout = {patience * 1000:.0f};"
@@ -87,7 +96,7 @@ def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engi
             "prepare_threshold": None,
         },
     )
-    _renew_what_ended(engine)
+    _renew_what_ended(engine, clock)
 
     @event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
@@ -98,11 +107,13 @@ def _open_postgresql(url: sa.URL, *, pool_size: int, patience: float) -> sa.Engi
     return engine
 
 
-def _renew_what_ended(engine: sa.Engine) -> None:
+def _renew_what_ended(engine: sa.Engine, clock: DatabaseClock | None) -> None:
     """Take a new connection for one that ended at rest, so that no statement has to fail of it.
 
     To ask each time, as the pool's own `pre_ping` does, takes as long as a statement. The end of a
     connection is in its socket already, unless the peer vanished without a word.
+
+    A look at the database's clock asks as well; what it costs is one way in `clock.EVERY` seconds.
     """
     driver = engine.dialect.loaded_dbapi
 
@@ -117,9 +128,14 @@ def _renew_what_ended(engine: sa.Engine) -> None:
             # Waits for nothing. First the server's last words come, if any, then the end.
             connection.pgconn.consume_input()
             connection.pgconn.consume_input()
-            if rests_since is not None and time.monotonic() - rests_since > RESTED:
+            if clock is not None and clock.is_due():
+                clock.look(connection)
+            elif rests_since is not None and time.monotonic() - rests_since > RESTED:
                 engine.dialect.do_ping(connection)
         except driver.Error as exc:
+            if rests_since is None:
+                # Opened just now: what it is taken for will fail likewise, and be told as usual.
+                return
             # The others of the pool ended with it; the pool opens new ones.
             raise InvalidatePoolError from exc
 
