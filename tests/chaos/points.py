@@ -13,7 +13,7 @@ SPARE = 1
 #: Name -> passes between two kills when there are 200 jobs.
 FAILPOINTS = {
     "api.after_commit": 35,
-    "api.after_publish": 30,
+    "api.after_publish": 18,
     "run.delivered": 50,
     "run.claimed": 45,
     "download.mid_fetch": 40,
