@@ -86,6 +86,41 @@ def test_signing_in_and_out(page, keyed, world):
 
 
 @pytest.mark.timeout(240)
+def test_a_key_that_may_not_submit_is_told_so(page, keyed):
+    """It sees nothing, as a key sees its own jobs alone: an empty list needs a reason."""
+    system, _, user = keyed
+    sign_in(page, make_key(system.data, "read"))
+    expect(page.locator("#no-submit")).to_contain_text("lacks the scope submit", timeout=SOON)
+    expect(page.locator("#submit")).to_be_hidden()
+    expect(page.locator("#empty-words")).to_have_text("Nothing here.", timeout=SOON)
+    page.click("#sign-out")
+    expect(page.locator("#no-submit")).to_be_hidden(timeout=SOON)
+    sign_in(page, user)
+    expect(page.locator("#submit")).to_be_visible(timeout=SOON)
+    expect(page.locator("#no-submit")).to_be_hidden()
+
+
+@pytest.mark.timeout(240)
+def test_a_key_that_is_revoked_while_signed_in_says_so(page, keyed, world):
+    """Until then each change of a job comes with the cookie alone; from then on none does."""
+    system, boss, _ = keyed
+    mine = make_key(system.data, "submit", "read")
+    sign_in(page, mine)
+    expect(page.locator("#live")).to_have_attribute("data-state", "on", timeout=SOON)
+    submit(system, mine, world.url("/clips/7004/film.mp4"))
+    card = page.locator("#jobs > .job").first
+    expect(card).to_have_attribute("data-status", "SUCCESS", timeout=SOON)
+    with httpx.Client(base_url=system.url, headers=bearer(boss), timeout=30) as client:
+        newest = client.get("/v1/keys").json()["keys"][-1]["id"]
+        client.delete(f"/v1/keys/{newest}").raise_for_status()
+    expect(page.locator("#sign-in")).to_be_visible(timeout=SOON)
+    expect(page.locator("#sign-in-wrong")).to_have_text(
+        "The key is not known, or was revoked.", timeout=SOON
+    )
+    expect(page.locator("#work")).to_be_hidden()
+
+
+@pytest.mark.timeout(240)
 def test_an_operator_steers(page, keyed, world):
     system, boss, _ = keyed
     sign_in(page, boss)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,21 +34,31 @@ def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def sluice(system: System, tmp_path) -> Callable[..., Ran]:
+def sluice(system: System, sluice_at: Callable[[System], Callable[..., Ran]]) -> Callable[..., Ran]:
     """The command, on the running system."""
+    return sluice_at(system)
+
+
+@pytest.fixture
+def sluice_at(tmp_path: Path) -> Callable[[System], Callable[..., Ran]]:
+    """The command, on any system."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-    env = {**kept, "SLUICE_URL": system.url, "SLUICE_DATA_DIR": str(tmp_path / "data")}
 
-    def run(*words: str, timeout: float = 90.0) -> Ran:
-        done = subprocess.run(
-            [sys.executable, "-m", "sluice_cli", *words],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        return done.returncode, done.stdout.splitlines(), done.stderr
+    def at(system: System) -> Callable[..., Ran]:
+        env = {**kept, "SLUICE_URL": system.url, "SLUICE_DATA_DIR": str(tmp_path / "data")}
 
-    return run
+        def run(*words: str, timeout: float = 90.0) -> Ran:
+            done = subprocess.run(
+                [sys.executable, "-m", "sluice_cli", *words],
+                cwd=tmp_path,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+            return done.returncode, done.stdout.splitlines(), done.stderr
+
+        return run
+
+    return at

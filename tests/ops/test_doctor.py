@@ -21,7 +21,7 @@ def test_a_healthy_system(system, world, sluice):
     before = system.http.get("/v1/stats").json()
     code, lines, err = sluice("doctor", *links(world))
     assert code == 0, (lines, err)
-    assert [line[:2] for line in lines] == ["ok"] * 6
+    assert [line[:2] for line in lines] == ["ok"] * 7
     said = "\n".join(lines)
     assert "sum is right" in said
     assert "server_error after 2 runs, 1 dead letter" in said
@@ -49,6 +49,21 @@ def test_a_failing_job_that_does_not_fail(system, world, sluice):
     code, lines, _ = sluice("doctor", "--good", good, "--bad", good)
     assert code == 1
     assert any(line.startswith("FAIL failing job") and "should have" in line for line in lines)
+    assert everything(system) == ([], [])
+
+
+def test_a_storage_that_takes_no_writes(system, world, sluice):
+    storage = system.data / "storage"
+    aside = storage.rename(system.data / "storage-aside")
+    storage.touch()
+    try:
+        code, lines, _ = sluice("doctor", *links(world))
+    finally:
+        storage.unlink()
+        aside.rename(storage)
+    assert code == 1
+    assert len(lines) == 1
+    assert lines[0].startswith("FAIL stores        storage: The storage folder")
     assert everything(system) == ([], [])
 
 

@@ -80,6 +80,12 @@ def test_the_command_pauses_moves_many_and_shows_the_trail(system, world, sluice
     ]
     assert any("paused by anybody" in line for line in sluice("queues")[1])
     assert f"paused: {'':15} parse.low".split() in [line.split() for line in sluice("stats")[1]]
+    # Of the many queues those that hold something.
+    until(
+        lambda: ["waiting:", "parse.low", "3"] in [line.split() for line in sluice("stats")[1]],
+        timeout=60,
+        why="stats do not tell the one queue in which three wait",
+    )
     link = world.url(f"/clips/{marker}")
     assert sluice("cancel", "--q", link)[1] == ["3 canceled"]
     assert {system.job(job["id"])["status"] for job in jobs} == {"CANCELED"}
@@ -94,3 +100,21 @@ def test_the_command_pauses_moves_many_and_shows_the_trail(system, world, sluice
     trail = [line.split()[2] for line in sluice("audit", "--limit", "4")[1][1:]]
     assert trail == ["queue.resume", "jobs.retry", "jobs.cancel", "queue.pause"]
     system.wait([job["id"] for job in jobs], timeout=60)
+
+
+def test_schedules_and_subscriptions_are_named_by_name_or_id(world, sluice):
+    name = f"weekly {time.time_ns()}"
+    link = world.url("/clips/96/film.mp4")
+    for more in ([], ["--subscribe"]):
+        added = sluice("schedules", "add", name, link, "--every", "86400", *more)[1][0].split()[0]
+        # It may fire between two looks.
+        first = sluice("schedules", "show", name)[1][0]
+        assert first == sluice("schedules", "show", added)[1][0]
+        assert first.startswith(name)
+        [line] = sluice("schedules", "change", name, "--every", "172800")[1]
+        assert line.startswith(f"{name} changed, next 20")
+        assert sluice("schedules", "run", name)[1] == [f"{name} fires"]
+        assert sluice("schedules", "remove", name)[1] == [f"{name} removed"]
+        code, _, err = sluice("schedules", "show", name)
+        assert code == 2
+        assert "`sluice schedules` lists them" in err

@@ -252,3 +252,4 @@ def test_page_and_docs_load_nothing_from_elsewhere(serve: Any) -> None:
             answers = operation["responses"]
             assert list(answers["default"]["content"]) == ["application/problem+json"], path
             assert not {"422", "4XX"} & set(answers), (method, path)
+            assert {"200", "201", "202"} & set(answers), (method, path)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -137,3 +139,24 @@ def test_presets_have_words(client: FlaskClient) -> None:
     names = [p["name"] for p in answer["presets"]]
     assert answer["default"] in names
     assert {"best", "original", "720p", "audio-m4a", "audio-mp3"} <= set(names)
+
+
+def test_a_storage_that_hangs_is_told_within_seconds(
+    serve: Callable[..., Any], unanswering: str
+) -> None:
+    """It takes connections and never answers; its own tries would last for minutes."""
+    served = serve(SLUICE_STORAGE_URL=unanswering)
+    with served.client() as client:
+        ready = client.get("/readyz", timeout=60)
+        assert ready.status_code == 503
+        parts = ready.json()["parts"]
+        assert "did not answer within 10 s" in parts.pop("storage")
+        assert parts == {"database": "ok", "redis": "ok"}
+
+
+@pytest.fixture
+def unanswering() -> Iterator[str]:
+    """A storage's address; the kernel takes connections for a program that never looks."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        endpoint = quote(f"http://127.0.0.1:{silent.getsockname()[1]}", safe="")
+        yield f"s3://bucket/?endpoint={endpoint}&access_key=a&secret_key=b"

@@ -16,6 +16,8 @@ from sluice_cli.client.sse import Event, parse
 CONNECT, ANSWER = 5.0, 30.0
 #: Seconds of silence after which a stream is given up: three of the server's comments.
 STREAM_SILENCE = 45.0
+#: Seconds for a server to ask its stores, one after the other, each of which may hang.
+HEALTH = 60.0
 #: Rows asked for at once.
 PAGE = 200
 
@@ -51,6 +53,19 @@ class Api:
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
         return self._call("GET", path, params=params)
+
+    def health(self) -> dict[str, str]:
+        """What each of the server's stores answers: `ok`, or one sentence on what is wrong."""
+        with _mapped():
+            response = self._client.get(
+                urljoin(self.base_url, "readyz"), timeout=httpx.Timeout(HEALTH, connect=CONNECT)
+            )
+        told = _decoded(response)
+        if not isinstance(told, dict) or not isinstance(told.get("parts"), dict):
+            # From what stands before it, or from the server, but about something else.
+            _raise_for(response)
+        parts: dict[str, str] = told["parts"]
+        return parts
 
     def submit(
         self, body: Mapping[str, Any], *, idempotency_key: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import click
 
@@ -25,6 +26,9 @@ def up(host: str | None, port: int | None, *, temporary: bool) -> None:
     from sluice_cli.local.preflight import prepare  # noqa: PLC0415
     from sluice_cli.local.start import become_supervisor  # noqa: PLC0415
 
+    if not temporary and sys.stderr.isatty():
+        # Somebody waits: until all is ready nothing else is said.
+        click.echo("Starting Sluice …", err=True)
     become_supervisor(prepare(os.environ, host=host, port=port, temporary=temporary))
 
 

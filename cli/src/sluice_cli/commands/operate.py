@@ -142,6 +142,10 @@ def stats(server: str | None, api_key: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if found["waiting"] is not None:
+        # Queues are many, and mostly empty; `sluice queues` has them all.
+        waiting = {queue: count for queue, count in found["waiting"].items() if count}
+        found["waiting"] = waiting or "nothing"
     for name, value in found.items():
         if name != "settings":
             click.echo(f"{name.replace('_', ' ') + ':':24}{clean(_told(value))}")

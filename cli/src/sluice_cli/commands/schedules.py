@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 import click
 
-from sluice_cli.client.api import Api
+from sluice_cli.client.api import Api, RefusedError
 from sluice_cli.commands.many import one_by_one
 from sluice_cli.commands.server import ListingGroup, connect, json_option, server_options
 from sluice_cli.exits import Exit, Stop
@@ -35,14 +34,15 @@ def list_(server: str | None, api_key: str | None, *, as_json: bool) -> None:
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID")
+@click.argument("word", metavar="NAME|ID")
 @json_option
 @server_options
-def show(schedule_id: str, server: str | None, api_key: str | None, *, as_json: bool) -> None:
+def show(word: str, server: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Show the next three firings of one, in its zone and in UTC, and what came of the last."""
     with connect(server, api_key) as api:
-        schedule = api.get(_path(api, schedule_id))
-        firings = api.get(f"v1/schedules/{quote(schedule_id, safe='')}/firings")["firings"]
+        path = _path(api, word)
+        schedule = api.get(path)
+        firings = api.get(f"v1/schedules/{schedule['id']}/firings")["firings"]
     if as_json:
         print_json({**schedule, "firings": firings})
         return
@@ -94,7 +94,7 @@ def add(
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID")
+@click.argument("word", metavar="NAME|ID")
 @click.option("--cron", help="Minute, hour, day of month, month, day of week.")
 @click.option("--timezone", help="Zone of the cron expression.")
 @click.option("--every", type=click.FloatRange(min=1), help="Seconds, instead of cron.")
@@ -102,7 +102,7 @@ def add(
 @server_options
 def change(
     *,
-    schedule_id: str,
+    word: str,
     cron: str | None,
     timezone: str | None,
     every: float | None,
@@ -114,36 +114,37 @@ def change(
     said = {"cron": cron, "timezone": timezone, "every_seconds": every, "enabled": enabled}
     with connect(server, api_key) as api:
         body = {k: v for k, v in said.items() if v is not None}
-        changed = api.patch(_path(api, schedule_id), body)
-    click.echo(f"{schedule_id} changed, next {_next(changed)}")
+        changed = api.patch(_path(api, word), body)
+    click.echo(f"{word} changed, next {_next(changed)}")
 
 
 @schedules.command()
-@click.argument("schedule_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("words", metavar="NAME|ID...", nargs=-1, required=True)
 @server_options
-def run(schedule_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+def run(words: tuple[str, ...], server: str | None, api_key: str | None) -> None:
     """Fire now."""
     with connect(server, api_key) as api:
 
-        def act(schedule_id: str) -> str:
-            api.post(f"v1/schedules/{quote(schedule_id, safe='')}/run")
+        def act(word: str) -> str:
+            # It takes subscriptions too.
+            api.post(f"v1/schedules/{_path(api, word).rpartition('/')[2]}/run")
             return "fires"
 
-        one_by_one(schedule_ids, act)
+        one_by_one(words, act)
 
 
 @schedules.command()
-@click.argument("schedule_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("words", metavar="NAME|ID...", nargs=-1, required=True)
 @server_options
-def remove(schedule_ids: tuple[str, ...], server: str | None, api_key: str | None) -> None:
+def remove(words: tuple[str, ...], server: str | None, api_key: str | None) -> None:
     """Delete schedules or end subscriptions; their jobs stay."""
     with connect(server, api_key) as api:
 
-        def act(schedule_id: str) -> str:
-            api.remove(_path(api, schedule_id))
+        def act(word: str) -> str:
+            api.remove(_path(api, word))
             return "removed"
 
-        one_by_one(schedule_ids, act)
+        one_by_one(words, act)
 
 
 def _all(api: Api) -> list[dict[str, Any]]:
@@ -151,11 +152,22 @@ def _all(api: Api) -> list[dict[str, Any]]:
     return found + list(api.get("v1/subscriptions")["subscriptions"])
 
 
-def _path(api: Api, schedule_id: str) -> str:
-    """People name both by id alone."""
-    subscribed = {s["id"] for s in api.get("v1/subscriptions")["subscriptions"]}
-    kind = "subscriptions" if schedule_id in subscribed else "schedules"
-    return f"v1/{kind}/{quote(schedule_id, safe='')}"
+def _path(api: Api, word: str) -> str:
+    """Of the one that people mean, by its name, which no other has, or by its id.
+
+    Raises:
+        RefusedError: there is none.
+
+    """
+    for schedule in _all(api):
+        if word in (schedule["name"], schedule["id"]):
+            of = "subscriptions" if schedule["kind"] == "subscription" else "schedules"
+            return f"v1/{of}/{schedule['id']}"
+    raise RefusedError(
+        "there is no schedule or subscription of this name or id; `sluice schedules` lists them.",
+        code="not_found",
+        status=404,
+    )
 
 
 def _when(schedule: dict[str, Any]) -> str:

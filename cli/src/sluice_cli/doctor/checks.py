@@ -35,12 +35,18 @@ class Finding:
 def examine(api: Api, patients: Patients, *, timeout: float) -> Iterator[Finding]:
     """Findings as they come; what was submitted is removed at the end, whatever happens.
 
+    With a store that is away no job would end, so that none is submitted then.
+
     Args:
         api: of the server.
         patients: the three jobs, not submitted yet.
         timeout: seconds until all three must have ended.
 
     """
+    stores = _stores(api.health())
+    yield stores
+    if not stores.ok:
+        return
     before = _settled(api)
     yield _parts(before)
     try:
@@ -53,6 +59,13 @@ def examine(api: Api, patients: Patients, *, timeout: float) -> Iterator[Finding
     finally:
         left = patients.discharge()
     yield Finding(not left, "clean-up", f"left: {', '.join(left)}" if left else "nothing is left")
+
+
+def _stores(told: Mapping[str, str]) -> Finding:
+    wrong = [f"{name}: {words}" for name, words in told.items() if words != "ok"]
+    if wrong:
+        return Finding(ok=False, name="stores", words="; ".join(wrong))
+    return Finding(ok=True, name="stores", words=f"{', '.join(told)} answer and take writes")
 
 
 def _settled(api: Api) -> dict[str, Any]:
@@ -74,7 +87,7 @@ def _parts(stats: Mapping[str, Any]) -> Finding:
     if missing:
         return Finding(ok=False, name="parts", words=f"no worker for {', '.join(missing)}")
     said = ", ".join(f"{workers[stage]} for {stage}" for stage in STAGES)
-    return Finding(ok=True, name="parts", words=f"database and Redis answer; workers: {said}")
+    return Finding(ok=True, name="parts", words=f"workers: {said}")
 
 
 def _good(api: Api, job: Mapping[str, Any]) -> Finding:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from flask import Flask, Response, abort, g, request
+from flask import Response, abort, g, request
+from flask_openapi3.openapi import OpenAPI
 
 from sluice_api.deps import Deps
 from sluice_core.adapters.metrics import render
@@ -16,7 +17,7 @@ _OWN_PORT = ("/metrics", "/livez", "/readyz")
 _METHODS = METRICS["http_request_duration_seconds"].labels["method"]
 
 
-def install(app: Flask, deps: Deps) -> None:
+def install(app: OpenAPI, deps: Deps) -> None:
     """Add the page and the clock; before anything that refuses requests, so that all are timed."""
     own = port(deps.settings.metrics)
 
@@ -32,7 +33,11 @@ def install(app: Flask, deps: Deps) -> None:
         # Prometheus comes by the pod's address: no check of names is meant for this.
         return _page() if request.path == "/metrics" else None
 
-    @app.get("/metrics")
+    @app.get(
+        "/metrics",
+        summary="Figures for Prometheus",
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
     def metrics() -> Response:
         return _page()
 

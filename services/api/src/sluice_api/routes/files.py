@@ -44,6 +44,7 @@ def build(deps: Deps) -> APIBlueprint:
             200: {"content": {"application/octet-stream": {}}},
             206: None,
             302: None,
+            304: None,
             416: None,
         },
     )

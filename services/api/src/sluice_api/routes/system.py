@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import gevent
 import sqlalchemy as sa
 import structlog
 from flask import Response, jsonify
@@ -18,10 +19,14 @@ from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.access import Scope
 from sluice_core.adapters.db.engine import is_read_only
 from sluice_core.adapters.redis import call
-from sluice_core.domain.errors import BrokerAwayError, ConfigError, StoreAwayError
+from sluice_core.domain.errors import BrokerAwayError, ConfigError, NotYetError, StoreAwayError
 from sluice_core.domain.lanes import STAGES, queues_of
 
 log = structlog.get_logger(__name__)
+
+#: Seconds until a storage is called away: its own tries, each with a limit, may take minutes, and
+#: whoever asks wants to know before.
+STORAGE_PATIENCE = 10.0
 
 _TAG = Tag(name="system", description="What the installation does.")
 _QUEUES = tuple(queue for actor in STAGES for queue in queues_of(actor))
@@ -56,7 +61,7 @@ def build_health(deps: Deps) -> APIBlueprint:
         checks = {
             "database": lambda: deps.database.read(_check_database),
             "redis": lambda: _ping(deps),
-            "storage": lambda: deps.threads.run(deps.storage.check),
+            "storage": lambda: _check_storage(deps),
         }
         parts = {name: _told(checks[name]) for name in checks if name not in query.exclude}
         _log_changes(told, parts)
@@ -90,6 +95,17 @@ def _told(check: Callable[[], object]) -> str:
 def _ping(deps: Deps) -> None:
     with call():
         deps.signals.ping()
+
+
+def _check_storage(deps: Deps) -> None:
+    # Its own kind of exception, which no library takes for a fault that another try may mend.
+    with gevent.Timeout(STORAGE_PATIENCE) as out_of_patience:
+        try:
+            deps.threads.run(deps.storage.check)
+        except gevent.Timeout as exc:
+            if exc is not out_of_patience:
+                raise
+            raise NotYetError(f"The storage did not answer within {STORAGE_PATIENCE:g} s.") from exc
 
 
 def _check_database(connection: sa.Connection) -> None:

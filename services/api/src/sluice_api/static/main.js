@@ -59,7 +59,7 @@ function note(all) {
 
 function showState() {
   const words = {
-    all: "Nothing here yet. Paste a link above.", active: "Nothing runs or waits.",
+    all: may.submit ? "Nothing here yet. Paste a link above." : "Nothing here.", active: "Nothing runs or waits.",
     done: "Nothing is done yet.", failed: "Nothing failed.",
   };
   $("empty").hidden = !list.isEmpty;
@@ -142,7 +142,7 @@ function signIn(why = "") {
   operator.hide();
   note([]);
   $("sign-in").hidden = false;
-  $("submit").hidden = $("work").hidden = $("sign-out").hidden = $("views").hidden = true;
+  $("submit").hidden = $("no-submit").hidden = $("work").hidden = $("sign-out").hidden = $("views").hidden = true;
   $("sign-in-wrong").textContent = why;
   $("key").focus();
 }
@@ -153,6 +153,7 @@ function showView() {
   $("view-jobs").setAttribute("aria-current", operating ? "false" : "page");
   $("view-operate").setAttribute("aria-current", operating ? "page" : "false");
   $("submit").hidden = !may.submit || operating;
+  $("no-submit").hidden = may.submit || operating;
   $("work").hidden = $("notes").hidden = operating;
   if (operating) operator.show();
   else operator.hide();

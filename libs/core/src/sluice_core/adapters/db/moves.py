@@ -14,7 +14,7 @@ from sluice_core.adapters.db.schema import attempts, jobs, segments
 from sluice_core.adapters.db.schema import outbox as outbox_table
 from sluice_core.domain.errors import CODES
 from sluice_core.domain.job import Job, JobError, Progress
-from sluice_core.domain.lanes import Actor
+from sluice_core.domain.lanes import STAGES, Actor
 from sluice_core.domain.states import ACTIVE, RETRYABLE, RUNNING_STATE, Status, WaitingFor
 from sluice_core.domain.tallies import canceled, of_run
 
@@ -144,7 +144,7 @@ def _restart(
 ) -> list[outbox.OutboxRow]:
     """Let locked jobs begin at the first stage that each has left."""
     rows: list[outbox.OutboxRow] = []
-    for stage in (Actor.PARSE, Actor.DOWNLOAD, Actor.TRANSCODE):
+    for stage in STAGES:
         ids = [job.id for job in again if first_stage_left(job) is stage]
         for start in range(0, len(ids), BATCH):
             rows += _restart_at(connection, stage, ids[start : start + BATCH], now=now)
