@@ -16,6 +16,8 @@ from sluice_core.domain.lanes import STAGES
 
 #: Seconds after its time within which a delayed job must have been begun.
 PUNCTUAL = 15.0
+#: Seconds within which no message of jobs that have ended may be left.
+TIDY = 15.0
 #: Seconds that workers get to appear.
 START_PATIENCE = 20.0
 
@@ -136,7 +138,7 @@ def _counts(before: Mapping[str, Any], after: Mapping[str, Any], patients: Patie
     grown = {state: after["jobs"][state] - before["jobs"][state] for state in ("SUCCESS", "FAILED")}
     letters = after["dead_letters"] - before["dead_letters"]
     letters += after["dead_letters_dropped"] - before["dead_letters_dropped"]
-    on_the_way = sum(len(patients.messages(role)) for role in patients.ids)
+    on_the_way = patients.messages_left(TIDY)
     ok = grown["SUCCESS"] >= 2 and grown["FAILED"] >= 1 and letters >= 1 and not on_the_way  # noqa: PLR2004  # good and delayed
     words = (
         f"SUCCESS +{grown['SUCCESS']}, FAILED +{grown['FAILED']}, dead letters +{letters},"

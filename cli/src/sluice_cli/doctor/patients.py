@@ -83,10 +83,18 @@ class Patients:
         found: list[dict[str, Any]] = self._of(role, "attempts")["attempts"]
         return found
 
-    def messages(self, role: str) -> list[dict[str, Any]]:
-        """What is still on its way for the job."""
-        found: list[dict[str, Any]] = self._of(role, "explain")["messages"]
-        return found
+    def messages_left(self, patience: float) -> int:
+        """How many messages are on their way for jobs that have ended.
+
+        A worker tells the broker of its run a moment after everybody can see how that ended: what
+        is there at first may go within `patience` seconds.
+        """
+        deadline = time.monotonic() + patience
+        while left := sum(len(self._of(role, "explain")["messages"]) for role in self.ids):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL)
+        return left
 
     def letters(self, role: str) -> list[dict[str, Any]]:
         page = self._api.get("v1/dead-letters", {"job": self.ids[role]})
