@@ -27,8 +27,9 @@ POLL = 0.1
 #: From SIGTERM to SIGKILL, in seconds; short enough that a cancel is through within 2 s.
 GRACE = 1.0
 
-#: A child that has not reported itself after this long, in seconds, will not.
-START_TIMEOUT = 30.0
+#: A child that has not reported itself after this long, in seconds, will not. It may have to wait
+#: for a new fork server, whose start took more than 30 s on a node that was short of cores.
+START_TIMEOUT = 120.0
 
 #: From SIGKILL to giving up on a process that the kernel can't end, in seconds.
 _KILL_TIMEOUT = 15.0
