@@ -44,7 +44,7 @@ def test_a_dump_brings_back_what_there_was(postgres_server, postgres_url, tmp_pa
             env={"PATH": path, "PGHOST": socket},
             cwd=tmp_path,
             check=True,
-            timeout=60,
+            timeout=120,
         )
 
     engine = open_engine(postgres_url)

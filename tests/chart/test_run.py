@@ -97,7 +97,7 @@ class Cluster:
     def stop(self):
         for process in self.processes.values():
             process.terminate()
-        return {name: process.wait(60) for name, process in self.processes.items()}
+        return {name: process.wait(120) for name, process in self.processes.items()}
 
 
 @pytest.fixture

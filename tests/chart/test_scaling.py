@@ -93,8 +93,8 @@ def test_the_autoscaler_has_the_rights_and_pools_that_it_needs(tmp_path, stores,
             },
         )
         # The parser's pool has one at least.
-        until(lambda: cluster.replicas("sluice-parser") == 1, timeout=90, why=log.read_text)
-        until(lambda: cluster.requests("list", "pods"), timeout=60, why="no pod was looked at")
+        until(lambda: cluster.replicas("sluice-parser") == 1, why=log.read_text)
+        until(lambda: cluster.requests("list", "pods"), why="no pod was looked at")
         assert cluster.requests("create", "leases")
         assert {cluster.replicas(f"sluice-{p}") for p in ("downloader", "transcoder")} == {0}
         assert "denied" not in log.read_text()
@@ -138,7 +138,7 @@ def test_keda_gets_a_figure_at_the_address_with_the_key(stores, own_redis, start
             return None
 
     triggers = [o["spec"]["triggers"][0] for o in of_kind(objects, "ScaledObject").values()]
-    until(lambda: ask(triggers[0]), timeout=90, why="the API does not answer")
+    until(lambda: ask(triggers[0]), why="the API does not answer")
     for trigger in triggers:
         assert trigger["metadata"]["authMode"] == "bearer"
         answer = ask(trigger, Authorization=f"Bearer {key}")

@@ -11,6 +11,7 @@ from sluice_testing.parts import SETS, parts_of
 from sluice_testing.redis import RedisServer
 from sluice_testing.site import SampleSite
 from sluice_testing.system import System, running
+from sluice_testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -63,7 +64,7 @@ def page(browser: Browser, system: System) -> Iterator[Page]:
     context = browser.new_context(accept_downloads=True, locale="en-GB")
     wrong: list[str] = []
     opened = context.new_page()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(PATIENCE * 1000)
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
     opened.goto(system.url)

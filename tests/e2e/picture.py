@@ -53,7 +53,7 @@ def fill(system: System, site: SampleSite) -> None:
         ),
     ]
     first = running_now[0]["id"]
-    until(lambda: (system.job(first)["progress"]["percent"] or 0) > 35, timeout=60)
+    until(lambda: (system.job(first)["progress"]["percent"] or 0) > 35)
 
 
 def take(browser: Browser, url: str, picture: Path) -> None:

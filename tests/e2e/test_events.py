@@ -10,7 +10,7 @@ from threading import Thread
 import httpx
 import pytest
 
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 numbers = itertools.count(1)
 TERMINAL = {"SUCCESS", "PARTIAL", "FAILED", "CANCELED"}
@@ -53,10 +53,10 @@ class Reader:
 
     def __exit__(self, *_):
         self._stopping = True
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
 
     def _run(self):
-        with httpx.Client(base_url=self._system.url, timeout=2) as http:
+        with httpx.Client(base_url=self._system.url, timeout=5) as http:
             while not self._stopping:
                 try:
                     self._once(http)
@@ -88,17 +88,16 @@ def states(reader, job_id):
 def test_no_end_is_missed_over_an_emptied_redis_and_a_killed_api(system, world, stay):
     with Reader(system, "/v1/events", stay=stay) as reader:
         jobs = [system.submit(slow(world, seconds), preset="original") for seconds in (1, 2, 4, 6)]
-        until(lambda: reader.events, timeout=20)
+        until(lambda: reader.events)
         with system.redis() as client:
             client.flushall()
         time.sleep(1.0)  # jobs of several ages meet the kill
         system.kill("api")
-        ended = system.wait([job["id"] for job in jobs], timeout=90)
+        ended = system.wait([job["id"] for job in jobs])
         assert {job["status"] for job in ended} == {"SUCCESS"}
         until(
             lambda: all(states(reader, job["id"])[-1:] == ["SUCCESS"] for job in jobs),
-            timeout=10,
-            why=f"told were {[states(reader, job['id']) for job in jobs]}",
+            why=lambda: f"told were {[states(reader, job['id']) for job in jobs]}",
         )
     assert reader.connections >= 2
     for job in jobs:
@@ -111,7 +110,7 @@ def test_no_end_is_missed_over_an_emptied_redis_and_a_killed_api(system, world, 
 def test_the_stream_of_a_job_tells_all_and_ends(system, world):
     job = system.submit(slow(world, 2), preset="original")
     with (
-        httpx.Client(base_url=system.url, timeout=30) as http,
+        httpx.Client(base_url=system.url, timeout=PATIENCE) as http,
         http.stream("GET", job["links"]["events"]) as answer,
     ):
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -126,18 +125,21 @@ def test_the_stream_of_a_job_tells_all_and_ends(system, world):
     last = json.loads(told[-1]["data"])
     assert last["status"] == "SUCCESS"
     assert last["files"]
-    begun = time.monotonic()
-    system.http.get(job["links"]["events"], headers={"Last-Event-ID": told[-1]["id"]})
-    assert time.monotonic() - begun < 2, "it stays open although there is nothing more to say"
+    nothing_more = system.http.get(
+        job["links"]["events"], headers={"Last-Event-ID": told[-1]["id"]}
+    )
+    # One that stays open says after 15 s that it lives.
+    assert ":" not in [block[:1] for block in nothing_more.text.split("\n\n")]
 
 
 def test_a_silent_stream_says_every_15_s_that_it_lives(system, world):
     job = system.submit(world.url("/mp4/plain.mp4?later"), not_before="2099-01-01T00:00:00Z")
     begun = time.monotonic()
     with (
-        httpx.Client(base_url=system.url, timeout=30) as http,
+        httpx.Client(base_url=system.url, timeout=PATIENCE) as http,
         http.stream("GET", job["links"]["events"]) as answer,
     ):
         comment = next(block for block in blocks(answer) if block.startswith(":"))
     assert comment
-    assert 14 < time.monotonic() - begun < 17
+    # Twice as long would be too long for many proxies.
+    assert 14 < time.monotonic() - begun < 28

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from sluice_core.adapters.binaries import ffmpeg_tools
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 HLS, DASH = "/broken/hls/master.m3u8", "/broken/dash/manifest.mpd"
 SHORT = "/mp4/plain.mp4?ends=0.7"
@@ -30,12 +30,12 @@ def ended(system, link, **fields):
 
 def length(data):
     argv = [ffmpeg_tools().ffprobe, "-v", "error", "-of", "json", "-show_format", "-"]
-    done = subprocess.run(argv, input=data, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(argv, input=data, capture_output=True, check=True, timeout=120)
     return float(json.loads(done.stdout)["format"].get("duration", 0))
 
 
 def partial_jobs(system):
-    lines = httpx.get(f"{system.url}/metrics", timeout=20).text.splitlines()
+    lines = httpx.get(f"{system.url}/metrics", timeout=PATIENCE).text.splitlines()
     wanted = 'sluice_jobs_total{preset="best",status="PARTIAL"} '
     return sum(float(line.removeprefix(wanted)) for line in lines if line.startswith(wanted))
 
@@ -63,7 +63,7 @@ def test_what_is_there_is_kept_and_the_rest_is_named(system, world, path, wanted
     assert length(system.download(job)) == pytest.approx(seconds, abs=0.15)
     told = system.http.get(f"/v1/jobs/{job['id']}/explain").json()["sentences"]
     assert any(said in sentence for sentence in told)
-    until(lambda: partial_jobs(system) == before + 1, timeout=30)
+    until(lambda: partial_jobs(system) == before + 1)
 
 
 def test_a_retry_fetches_what_was_missing_and_nothing_else(system, world):

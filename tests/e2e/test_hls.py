@@ -32,7 +32,7 @@ def packaged(system, world, path, **fields):
 def streams(url):
     """What ffprobe finds from a master playlist on: codec, width, height."""
     argv = [TOOLS.ffprobe, "-v", "error", "-of", "json", "-show_streams", "-show_format", url]
-    ran = subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    ran = subprocess.run(argv, check=True, capture_output=True, timeout=120)
     assert ran.stderr == b""
     found = json.loads(ran.stdout)
     seconds = float(found["format"]["duration"])
@@ -115,7 +115,7 @@ def test_a_deleted_job_leaves_no_file(system, world):
     prefix = f"files/{job['id']}/"
     assert len(system.stored(prefix)) == len(files) == 5
     assert system.http.delete(job["links"]["self"]).status_code == 202
-    until(lambda: not system.stored(prefix), timeout=45, why=str(system.stored(prefix)))
+    until(lambda: not system.stored(prefix), why=lambda: str(system.stored(prefix)))
 
 
 def test_the_page_gives_the_address_and_plays_only_where_it_can(page, system, world):

@@ -30,7 +30,7 @@ def probe(data: bytes) -> dict:
         "-show_streams",
         "-",
     ]
-    done = subprocess.run(argv, input=data, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(argv, input=data, capture_output=True, check=True, timeout=120)
     return json.loads(done.stdout)
 
 
@@ -64,7 +64,7 @@ def test_collection(system, world, sample):
 @pytest.mark.parametrize("sample", WRONG, ids=lambda s: s.kind)
 def test_wrong(system, world, sample):
     job = system.submit(world.url(sample.url), preset="best", force=True)
-    [job] = system.wait([job["id"]], timeout=90)
+    [job] = system.wait([job["id"]])
     assert job["status"] == "FAILED"
     assert job["error"]["code"] == sample.expect.error
     assert job["error"]["message"]

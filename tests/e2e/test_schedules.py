@@ -69,7 +69,7 @@ class Subscription:
             job = answer.json()
             return (job,) if job["finished_at"] else None
 
-        return until(done, timeout=40, why=f"check {number} did not end")[0]
+        return until(done, why=f"check {number} did not end")[0]
 
 
 def children(system, job):
@@ -117,7 +117,7 @@ def test_a_schedule_submits_its_job(system, world):
     assert {m["utc"][10:19] for m in made["next"]} == {"T18:00:00"}
     link = f"/v1/schedules/{made['id']}"
     system.http.post(f"{link}/run").raise_for_status()
-    last = until(lambda: system.http.get(link).json()["last"], timeout=20)
+    last = until(lambda: system.http.get(link).json()["last"])
     [job] = system.wait([last["job_id"]])
     assert job["status"] == "SUCCESS"
     # Fired by hand; the times that were planned stay.
@@ -130,7 +130,7 @@ def test_built_in_schedules_are_there(system):
         found = system.http.get("/v1/schedules").json()["schedules"]
         return {s["name"] for s in found if s["kind"] == "builtin"}
 
-    assert until(built_in, timeout=20) == {
+    assert until(built_in) == {
         "delete-expired-files",
         "retry-transient-failures",
         "purge-old-rows",
@@ -151,10 +151,12 @@ def test_not_before_in_months_and_in_seconds_survives_an_emptied_redis(system, w
     assert (months["waiting_for"], soon["waiting_for"]) == ("time", "time")
     with system.redis() as client:
         client.flushall()
-    while time.time() < due - 0.5:
-        assert system.job(soon["id"])["status"] == "PENDING"
+    while time.time() < due:
+        found = system.job(soon["id"])["status"]
+        # The answer may have taken until then.
+        assert found == "PENDING" or time.time() >= due
         time.sleep(0.25)
-    [ended] = system.wait([soon["id"]], timeout=30)
+    [ended] = system.wait([soon["id"]])
     assert ended["status"] == "SUCCESS"
     claimed = system.http.get(f"/v1/jobs/{soon['id']}/attempts").json()["attempts"][0]["claimed_at"]
     assert datetime.fromisoformat(claimed).timestamp() >= due - 0.1
@@ -165,7 +167,7 @@ def test_not_before_in_months_and_in_seconds_survives_an_emptied_redis(system, w
 def sluice(system, *words):
     env = {**os.environ, "SLUICE_URL": system.url}
     argv = [sys.executable, "-m", "sluice_cli", "schedules", *words]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

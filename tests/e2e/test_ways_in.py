@@ -10,6 +10,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from sluice_testing.waiting import PATIENCE
+
 numbers = itertools.count(60_000)
 
 
@@ -22,7 +24,7 @@ def command(system, *words):
         [sys.executable, "-m", "sluice_cli", words[0], "--url", system.url, *words[1:]],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=120,
         check=False,
     )
 
@@ -37,7 +39,7 @@ def test_plain_http(system, world):
     request = urllib.request.Request(  # noqa: S310  # our own address
         f"{system.url}/v1/jobs", body, {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=2) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
         assert answer.status == 202
         job = json.load(answer)
         assert answer.headers["Location"].endswith(job["links"]["self"])
@@ -95,7 +97,7 @@ def test_redis_and_messages_hold_references_only(system, world):
         system.submit(f"{link(world)}&throttle=100000", preset="original"),
     ]
     largest = 0
-    while system.job(jobs[1]["id"])["status"] != "SUCCESS":
+    while system.job(jobs[1]["id"])["finished_at"] is None:
         largest = max(largest, *sizes(system))
     assert 0 < largest < LARGEST_VALUE
     system.wait([job["id"] for job in jobs], timeout=120)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from sluice_testing.encodes import write_presets
+from sluice_testing.logs import logged
 from sluice_testing.site import SampleSite
 
 
@@ -57,9 +57,7 @@ class Said:
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         logs = [*self.folder.glob("*/test.log"), *self.folder.glob("*.log")]
-        texts = [log.read_text() for log in logs]
-        found = (line for text in texts for line in text.splitlines() if f'"{event}"' in line)
-        return [json.loads(line) for line in found]
+        return [line for log in logs for line in logged(log, event)]
 
     def encoded(self, stage: str | None = None) -> Counter[int]:
         """Number of a segment -> how often it was encoded to its end, by runs or by help."""

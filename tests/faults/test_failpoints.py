@@ -52,7 +52,7 @@ def test_a_job_that_lost_two_workers_goes_on_in_a_process_of_its_own(tmp_path, w
     with start(tmp_path, world, parts, "run.claimed=kill*2") as system:
         link = "/clips/1/clip.mp4?bytes=300000"
         job = system.submit(world.url(link), preset="original")
-        assert_all_well(system, world, [job], [link], timeout=90)
+        assert_all_well(system, world, [job], [link])
         answer = system.http.get(f"/v1/jobs/{job['id']}/attempts").json()
         parsed = [a for a in answer["attempts"] if a["stage"] == "parse"]
         assert [attempt["outcome"] for attempt in parsed] == ["lost", "lost", "ok"]
@@ -63,7 +63,7 @@ def test_a_package_that_was_stored_and_not_yet_named_is_made_anew(tmp_path, worl
     # The third stage to end is the transcoder: all files of its epoch are in storage.
     with start(tmp_path, world, parts, "run.before_commit=kill*1/3") as system:
         job = system.submit(world.url("/mp4/small.mp4"), preset="hls")
-        [ended] = system.wait([job["id"]], timeout=90)
+        [ended] = system.wait([job["id"]])
         assert (ended["status"], ended["error"]) == ("SUCCESS", None)
         answer = system.http.get(f"/v1/jobs/{job['id']}/attempts").json()
         runs = [(a["stage"], a["outcome"], a["epoch"]) for a in answer["attempts"]]
@@ -91,7 +91,7 @@ def test_killed_api(tmp_path, world, parts, name):
             except httpx.TransportError:
                 return None
 
-        answer = until(again, timeout=30)
+        answer = until(again)
         assert answer.status_code == httpx.codes.ACCEPTED
         assert_all_well(system, world, [answer.json()], [link])
         assert len(system.http.get("/v1/jobs").json()["jobs"]) == 1
@@ -102,7 +102,7 @@ def test_worker_stopped_while_its_child_runs_on(tmp_path, world, parts):
     link = "/clips/1/clip.mp4?bytes=3000000&throttle=300000"
     with start(tmp_path, world, parts, "") as system:
         job = system.submit(world.url(link), preset="original")
-        until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 0, timeout=30)
+        until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 0)
         worker = system.part("downloader")
         worker.suspend()
         try:
@@ -110,7 +110,6 @@ def test_worker_stopped_while_its_child_runs_on(tmp_path, world, parts):
             # raised, and the stopped worker's child ends its download for nothing.
             until(
                 lambda: system.job(job["id"])["waiting_for"] == "worker",
-                timeout=45,
                 why="the stopped worker was not noticed",
             )
         finally:

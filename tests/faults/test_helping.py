@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import signal
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
 import psutil
 import pytest
 
 from sluice_core.adapters.storage import open_storage
 from sluice_testing.encodes import FRAMES, LENGTH, LONG, streams
+from sluice_testing.fair import FairClock
 from sluice_testing.gate import Gate
 from sluice_testing.outcome import assert_nothing_left
 from sluice_testing.postgres import PostgresServer
@@ -48,12 +49,12 @@ def helping(system, **env):
     before = log.read_text().count("worker_ready") if log.exists() else 0
     process = system.another("transcoder", log=log, **{"SLUICE_TRANSCODE_LANES": "bulk"} | env)
     try:
-        until(lambda: log.read_text().count("worker_ready") > before, timeout=90, why=str(log))
+        until(lambda: log.read_text().count("worker_ready") > before, why=str(log))
         yield process
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def assert_as_one_run(system, job, said, *, tries=1):
@@ -76,7 +77,6 @@ def assert_no_trace(system, *, artifacts):
     assert system.query("SELECT count(*) FROM dead_letters") == [(0,)]
     until(
         lambda: system.query("SELECT count(*) FROM attempts WHERE ended_at IS NULL") == [(0,)],
-        timeout=30,
     )
     assert_nothing_left(system, artifacts=artifacts)
 
@@ -97,7 +97,11 @@ def test_two_processes_share_an_encode(tmp_path, site, env, said):
 
 def own(system):
     """Processes below a worker that encode."""
-    return [p for p in psutil.Process(system).children(recursive=True) if "ffmpeg" in p.name()]
+    found = []
+    for process in psutil.Process(system).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found += [process] if "ffmpeg" in process.name() else []
+    return found
 
 
 def test_a_killed_helper_costs_its_segment_and_no_try_and_is_replaced(tmp_path, site, env, said):
@@ -156,7 +160,7 @@ def test_a_paused_helper_that_wakes_late_changes_nothing(tmp_path, site, env, sa
         [file] = ended["files"]
         rows = system.query("SELECT id, epoch, tries, status FROM jobs")
         helper.send_signal(signal.SIGCONT)
-        until(lambda: said.lines("help_ended"), timeout=30)
+        until(lambda: said.lines("help_ended"))
         assert system.query("SELECT id, epoch, tries, status FROM jobs") == rows
         assert system.job(job["id"])["files"] == [file]
         assert set(system.outcomes(job, "help")) <= {"lost", "canceled"}
@@ -177,15 +181,16 @@ def test_a_cancel_stops_all_who_encode(tmp_path, site, env, said, redis):
     with running(tmp_path / "data", **env) as system, helping(system) as helper:
         workers = (system.part("transcoder").pid, helper.pid)
         job = system.submit(site.url(LONG), preset="slow")
-        until(lambda: all(own(pid) for pid in workers), timeout=90)
+        until(lambda: all(own(pid) for pid in workers))
         with hung(system.part("redis")) if redis == "away" else nullcontext():
-            asked = time.monotonic()
+            family = [p for p in system.family() if "ffmpeg" not in p.name()]
+            clock = FairClock([psutil.Process(), psutil.Process(helper.pid), *family])
             system.http.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()
-            until(lambda: not any(own(pid) for pid in workers), timeout=10, every=0.02)
-            assert time.monotonic() - asked < 2.0
+            until(lambda: not any(own(pid) for pid in workers), every=0.02)
+            assert clock.seconds < 2.0
             assert system.job(job["id"])["status"] == "CANCELED"
-        until(lambda: said.lines("help_ended"), timeout=20)
-        assert system.outcomes(job, "help") == ["canceled"]
+        until(lambda: said.lines("help_ended"))
+        until(lambda: system.outcomes(job, "help") == ["canceled"])
         assert_no_trace(system, artifacts=0)
 
 
@@ -196,12 +201,12 @@ def test_a_job_that_comes_while_all_slots_help_waits_for_one_segment(tmp_path, s
         helping(system, SLUICE_TRANSCODE_LANES="high,bulk"),
     ):
         long = system.submit(site.url(LONG), preset="small")
-        until(lambda: said.begun()["help.mid_segment"], timeout=90)
+        until(lambda: said.begun()["help.mid_segment"])
         urgent = system.submit(site.url("/mp4/small.mp4"), preset="original", priority="high")
         query = "SELECT waiting_for FROM jobs WHERE id = :id AND stage = 'transcode'"
-        until(lambda: system.query(query, id=urgent["id"]), timeout=30, every=0.02)
+        until(lambda: system.query(query, id=urgent["id"]), every=0.02)
         before = len(said.encoded("help"))
-        [ended] = system.wait([urgent["id"]], timeout=60)
+        [ended] = system.wait([urgent["id"]])
         assert ended["status"] == "SUCCESS"
         assert len(said.encoded("help")) - before <= 1
         assert system.job(long["id"])["status"] == "MERGING"
@@ -222,9 +227,9 @@ def test_a_drained_helper_gives_back_what_it_is_at_or_ends_it(site, env, said, g
         helping(system, SLUICE_TRANSCODE_DRAIN_GRACE=grace) as helper,
     ):
         job = system.submit(site.url(LONG), preset="small")
-        until(lambda: said.begun()["help.mid_segment"] >= 2, timeout=90)
+        until(lambda: said.begun()["help.mid_segment"] >= 2)
         helper.terminate()
-        assert helper.wait(30) == 0
+        assert helper.wait(120) == 0
         [ended] = system.wait([job["id"]], timeout=180)
         assert_as_one_run(system, ended, said)
         assert said.encoded() == dict.fromkeys(range(SEGMENTS), 1)
@@ -248,9 +253,9 @@ def test_a_machine_that_shares_the_stores_alone_helps(tmp_path, site, shared, sa
         assert_as_one_run(system, ended, said)
         assert said.encoded() == dict.fromkeys(range(SEGMENTS), 1)
         assert len(said.encoded("help")) >= 2
-        until(lambda: not list(storage.keys("work/")), timeout=45)
+        until(lambda: not list(storage.keys("work/")))
         assert len(list(storage.keys("files/"))) == 1
-        until(lambda: not list((elsewhere / "scratch").glob("*.*.*")), timeout=30)
+        until(lambda: not list((elsewhere / "scratch").glob("*.*.*")))
         assert system.query("SELECT count(*) FROM segments") == [(0,)]
 
 
@@ -298,7 +303,7 @@ def test_a_store_that_is_away_for_ten_seconds_costs_no_segment(
         assert sum(said.encoded().values()) <= SEGMENTS + twice
         assert system.outcomes(job, "transcode") == ["ok"]
         assert set(system.outcomes(job, "help")) <= {"ok", "canceled"}
-        until(lambda: len(system.stored()) == 1, timeout=45)
+        until(lambda: len(system.stored()) == 1)
         assert system.query("SELECT count(*) FROM segments") == [(0,)]
 
 
@@ -306,8 +311,8 @@ def test_a_redis_that_comes_back_empty_has_the_orders_again(tmp_path, site, env,
     slow = points(own="sleep:2", help="sleep:0.5")
     with running(tmp_path / "data", **env, **slow) as system:
         job = system.submit(site.url(LONG), preset="small")
-        until(lambda: system.query("SELECT 1 FROM outbox WHERE actor = 'help'"), timeout=90)
-        until(lambda: said.begun()["transcode.mid_segment"], timeout=90)
+        until(lambda: system.query("SELECT 1 FROM outbox WHERE actor = 'help'"))
+        until(lambda: said.begun()["transcode.mid_segment"])
         with system.redis() as client:
             client.flushall()
         system.kill("redis")

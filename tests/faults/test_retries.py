@@ -46,7 +46,7 @@ def test_each_class_of_failure_gets_what_it_deserves(system, site):
     }
     for number in range(1, 4):
         crash_child(system, jobs[unknown], number)
-    ended = system.wait([job["id"] for job in jobs.values()], timeout=60)
+    ended = system.wait([job["id"] for job in jobs.values()])
     found = {
         link: (job["status"], (job["error"] or {}).get("code"), (job["error"] or {}).get("class"))
         for link, job in zip(jobs, ended, strict=True)
@@ -86,32 +86,39 @@ def crash_child(system, job, number):
         "SELECT child_pid FROM attempts WHERE job_id = :id AND stage = 'download'"
         " AND number = :number AND ended_at IS NULL AND child_pid IS NOT NULL"
     )
-    [(pid,)] = until(lambda: system.query(query, id=job["id"], number=number), timeout=40)
+    [(pid,)] = until(lambda: system.query(query, id=job["id"], number=number))
     os.kill(pid, signal.SIGSEGV)
 
 
 def test_a_retry_waits_in_the_database_alone(tmp_path, allow, site):
-    link, patience = f"/big/{2 * MIB}.mp4", 15
+    link, patience = f"/big/{2 * MIB}.mp4", 20
     site.control(link, fail=503, retry_after=patience, times=1)
     with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow) as system:
         job = system.submit(site.url(link), preset="original")
-        waits = until(lambda: waiting(system, job), timeout=30)
+        waits = until(lambda: waiting(system, job))
         due = datetime.fromisoformat(waits["retry_at"]).timestamp()
-        assert due - time.time() > patience - 5
+        assert due >= site.stats(link).exchanges[0].started_at + patience
         # Nobody holds it: no message, no claim.
-        queues = system.http.get("/v1/queues").json()["queues"]
-        assert sum(queue["waiting"] + queue["in_flight"] for queue in queues) == 0
-        assert sum(queue["delayed"] for queue in queues) == 1
+        until(lambda: held_by(system) == {"waiting": 0, "in_flight": 0, "delayed": 1})
         system.kill_all()
         system.start()
+        started = time.time()
         again = system.job(job["id"])
-        assert (again["waiting_for"], again["retry_at"]) == ("retry", waits["retry_at"])
-        [ended] = system.wait([job["id"]], timeout=60)
+        told = (again["waiting_for"], again["retry_at"]) == ("retry", waits["retry_at"])
+        # It may have taken longer to start than the job has to wait.
+        assert told or time.time() >= due
+        [ended] = system.wait([job["id"]])
         assert ended["status"] == "SUCCESS"
         query = "SELECT claimed_at FROM attempts WHERE job_id = :id AND stage = 'parse'"
         first, second = sorted(at for (at,) in system.query(query, id=job["id"]))
         assert first < due <= second
-        assert second - due < 30, datetime.fromtimestamp(second, UTC)
+        assert second - max(due, started) < 60, datetime.fromtimestamp(second, UTC)
+
+
+def held_by(system):
+    """Messages of all queues, by where they are."""
+    queues = system.http.get("/v1/queues").json()["queues"]
+    return {where: sum(q[where] for q in queues) for where in ("waiting", "in_flight", "delayed")}
 
 
 def waiting(system, job):

@@ -58,7 +58,7 @@ def test_a_drained_worker_hands_back_with_one_segment_to_repeat(tmp_path, site, 
     grace = {"SLUICE_TRANSCODE_DRAIN_GRACE": "0.5"}
     with running(tmp_path / "data", **third("sleep:3"), **grace, **env) as system:
         job = system.submit(site.url(LONG), preset="small")
-        until(lambda: begun(said) == 3, timeout=90)
+        until(lambda: begun(said) == 3)
         system.part("transcoder").terminate()
         [ended] = system.wait([job["id"]], timeout=180)
         assert (ended["status"], ended["error"]) == ("SUCCESS", None)
@@ -70,7 +70,7 @@ def test_a_drained_worker_hands_back_with_one_segment_to_repeat(tmp_path, site, 
 def test_a_cancel_in_the_middle_leaves_nothing(tmp_path, site, env, said):
     with running(tmp_path / "data", **third("sleep:2"), **env) as system:
         job = system.submit(site.url(LONG), preset="small")
-        until(lambda: begun(said) == 3, timeout=90)
+        until(lambda: begun(said) == 3)
         assert len([key for key in system.stored("work/") if "/segments." in key]) == 2
         system.http.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()
         assert_nothing_left(system, artifacts=0)
@@ -99,7 +99,7 @@ def test_another_machine_goes_on_at_the_first_segment_that_is_not_done(
         [ended] = second.wait([job["id"]], timeout=180)
         assert (ended["status"], ended["error"]) == ("SUCCESS", None)
         assert_each_once(said)
-        until(lambda: not list(storage.keys("work/")), timeout=30)
+        until(lambda: not list(storage.keys("work/")))
         assert len(list(storage.keys("files/"))) == 1
     finally:
         second.stop()

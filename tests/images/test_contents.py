@@ -54,7 +54,7 @@ def locked(uv, package):
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return {re.split(r"[=; \[]", line)[0] for line in done.stdout.splitlines() if line}
 

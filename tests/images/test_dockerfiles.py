@@ -23,7 +23,9 @@ def test_every_service_has_one():
 
 def test_the_linter_has_nothing_to_say():
     linter = Path(sysconfig.get_path("scripts"), "hadolint")
-    done = subprocess.run([linter, *FILES], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [linter, *FILES], check=False, capture_output=True, text=True, timeout=120
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 

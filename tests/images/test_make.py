@@ -24,7 +24,7 @@ def built(folder, **env):
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return set(done.stdout.split())
 

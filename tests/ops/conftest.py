@@ -29,6 +29,8 @@ def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Itera
         tmp_path_factory.mktemp("system") / "data",
         SLUICE_EGRESS_ALLOW=world.address(),
         SLUICE_MAX_TRIES="2",
+        # Of a list: for the test of that cap; no other test here has a list.
+        SLUICE_MAX_ENTRIES="3",
     ) as started:
         yield started
 

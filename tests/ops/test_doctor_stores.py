@@ -75,7 +75,7 @@ def test_a_store_that_hangs_is_named_and_nothing_is_handed_in(hospital, sluice_a
         assert lines[0].startswith(f"FAIL stores        {name}: "), (name, lines)
         for other in servers.keys() - {name}:
             assert f"{other}: " not in lines[0], "healthy, and blamed"
-        until(lambda: is_ready(system), timeout=60, why=f"not ready after {name} came back")
+        until(lambda: is_ready(system), why=f"not ready after {name} came back")
     assert system.http.get("/v1/jobs").json()["jobs"] == []
     code, lines, err = sluice_at(system)("doctor", *links)
     assert code == 0, (lines, err)

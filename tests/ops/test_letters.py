@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -10,16 +11,17 @@ from sluice_testing.waiting import until
 
 #: A name that each test makes its own by a number.
 LINK = "/clips/{n}/film.mp4?bytes=300000"
+numbers = itertools.count(9_000)
 
 
 @pytest.fixture
-def failed(system, world, request):
+def failed(system, world):
     """A job that failed twice because of its site, which is well again now."""
-    link = LINK.format(n=abs(hash(request.node.name)) % 10_000)
+    link = LINK.format(n=next(numbers))
     path = link.partition("?")[0]
     world.control(path, fail=503)
     job = system.submit(world.url(link), preset="original")
-    [job] = system.wait([job["id"]], timeout=30)
+    [job] = system.wait([job["id"]])
     assert (job["status"], job["error"]["code"]) == ("FAILED", "server_error")
     world.control(path)
     yield job
@@ -41,7 +43,7 @@ def test_listed_explained_and_requeued(system, sluice, failed):
 
     code, lines, _ = sluice("dead-letters", "requeue", letter["id"])
     assert (code, lines) == (0, [f"{letter['id']} requeued: job {failed['id']}"])
-    [job] = system.wait([failed["id"]], timeout=30)
+    [job] = system.wait([failed["id"]])
     assert job["status"] == "SUCCESS"
     assert sluice("dead-letters", "list", "--job", failed["id"], "--json")[1] == []
     code, _, err = sluice("dead-letters", "requeue", letter["id"])
@@ -59,10 +61,11 @@ def test_dropped(system, sluice, failed):
 
 
 def test_explain_of_a_job_under_way(system, world, sluice):
-    link = "/clips/77/slow.mp4?bytes=400000&throttle=100000"
+    # It goes on until it is deleted.
+    link = "/clips/77/slow.mp4?bytes=90000000&throttle=100000"
     job = system.submit(world.url(link), preset="original")
     try:
-        until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 0, timeout=30)
+        until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 0)
         code, lines, _ = sluice("explain", job["id"])
         assert code == 0
         assert lines[0].startswith("The job is DOWNLOADING: downloading")

@@ -15,6 +15,7 @@ import redis
 
 from sluice_core.adapters.db.schema import metadata
 from sluice_core.adapters.seal import new_key
+from sluice_core.domain.errors import SluiceError
 from sluice_testing.parts import SETS, parts_of
 from sluice_testing.site import KEEPER, MEMBER, SampleSite
 from sluice_testing.system import running
@@ -78,7 +79,7 @@ def sluice(system, tmp_path):
             input=given,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=120,
             check=False,
         )
 
@@ -243,10 +244,10 @@ def test_a_download_goes_on_with_what_is_kept_by_then(system, world):
 def test_a_killed_download_goes_on_with_them(system, world):
     add_both(system)
     path = "/members/clips/9/nine.mp4"
-    world.control(path, throttle=400_000)
+    world.control(path, throttle=200_000)
     link = world.url(f"{path}?bytes=6000000&mark={next(numbers)}")
     job = system.submit(link, preset="original")
-    until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 1_000_000, timeout=60)
+    until(lambda: (system.job(job["id"])["progress"]["bytes"] or 0) > 1_000_000)
     system.kill("downloader")
     world.control(path)
     [ended] = system.wait([job["id"]], timeout=120)
@@ -288,7 +289,11 @@ def everything(system):
             for key in client.scan_iter():
                 found[f"redis {key!r}"] = repr(content(client, key)).encode()
     for key in system.stored():
-        found[f"stored {key}"] = system.read_stored(key)
+        try:
+            found[f"stored {key}"] = system.read_stored(key)
+        except SluiceError:
+            # Swept between the two questions; one that is still there must be readable.
+            assert key not in system.stored()
     paths = ["/v1/sites", "/v1/audit?limit=200", "/v1/jobs?limit=200", "/v1/stats", "/v1/workers"]
     jobs = system.http.get("/v1/jobs?limit=200").json()["jobs"]
     paths += [f"/v1/jobs/{j['id']}{more}" for j in jobs for more in ("", "/attempts", "/explain")]
@@ -305,6 +310,8 @@ def content(client: redis.Redis, key):
         b"set": client.smembers,
         b"zset": lambda k: client.zrange(k, 0, -1),
         b"stream": client.xrange,
+        # It has expired between the two questions.
+        b"none": lambda _: None,
     }
     return readers[client.type(key)](key)
 

@@ -144,5 +144,5 @@ def test_a_worker_waits_for_tables_that_are_being_made(good):
         assert any("worker_ready" in line for line in worker.stdout)
     finally:
         worker.terminate()
-        assert worker.wait(30) == 0
+        assert worker.wait(120) == 0
         worker.stdout.close()

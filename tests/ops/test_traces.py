@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from sluice_testing.logs import whole_lines
 from sluice_testing.waiting import until
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -16,8 +17,7 @@ numbers = itertools.count(1)
 
 def lines(system, job_id):
     """Log lines of a job, of all processes."""
-    text = system.log.read_text("utf-8", "replace")
-    return [json.loads(line) for line in text.splitlines() if job_id in line]
+    return [json.loads(line) for line in whole_lines(system.log) if job_id in line]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_every_line_of_a_run_names_job_stage_attempt_message_and_trace(system, w
         ended = [e for e in lines(system, job["id"]) if e["event"] == "run_ended"]
         return len(ended) == len(attempts)
 
-    until(all_ended, timeout=20)
+    until(all_ended)
     told = lines(system, job["id"])
     of_runs = [line for line in told if line["process"] in ("parse", "download", "transcode")]
     assert {line["stage"] for line in of_runs} == stages

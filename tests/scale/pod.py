@@ -16,10 +16,12 @@ from sluice_core.runtime.stage import Handler
 
 
 def handle(run: Run) -> Finished:
-    """The link ends with seconds, e.g. `https://media.example/2.5`."""
-    end = time.monotonic() + float(run.job.request.url.rpartition("/")[2])
-    hurry = run.deps.settings.store.data_dir / "hurry"
-    while (left := end - time.monotonic()) > 0 and not hurry.exists():
+    """The link ends with its number and seconds, e.g. `https://media.example/7/2.5`."""
+    number, seconds = run.job.request.url.split("/")[-2:]
+    end = time.monotonic() + float(seconds)
+    folder = run.deps.settings.store.data_dir
+    hurry = [folder / name for name in ("hurry", f"hurry-{number}")]
+    while (left := end - time.monotonic()) > 0 and not any(word.exists() for word in hurry):
         run.check()
         time.sleep(min(0.1, left))
     file = run.scratch / "film.mp4"

@@ -28,6 +28,7 @@ from sluice_testing.factories import next_order, run_at
 from sluice_testing.kubernetes import FakeCluster, PodTemplate, Rule
 from sluice_testing.kubernetes.replicaset import environment
 from sluice_testing.kubernetes.store import RefusedError
+from sluice_testing.logs import logged
 from sluice_testing.process import bound, free_port
 from sluice_testing.waiting import until
 
@@ -106,7 +107,7 @@ class Rig:
     def stop(self) -> None:
         for process in [*self.autoscalers, *self.others]:
             process.kill()
-            process.wait(10.0)
+            process.wait(120)
         self.cluster.stop()
         self.engine.dispose()
         self.signals.close()
@@ -163,11 +164,7 @@ class Rig:
 
     def said(self, event: str, number: int = 0) -> list[dict[str, Any]]:
         """What an autoscaler has logged under a name."""
-        lines = (
-            self.log(number).read_text("utf-8").splitlines() if self.log(number).exists() else []
-        )
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        return [line for line in found if line.get("event") == event]
+        return logged(self.log(number), event)
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -194,9 +191,10 @@ class Rig:
             outbox.mark_published(connection, [order.id for order in orders], now=now)
         return published
 
-    def hurry(self) -> None:
-        """Let everything that runs, and will run, end at once."""
-        (self.folder / "data" / "hurry").touch()
+    def hurry(self, job_id: str | None = None) -> None:
+        """Let a job, or everything that runs and will run, end at once."""
+        one = "" if job_id is None else f"-{self.job_ids.index(job_id)}"
+        (self.folder / "data" / f"hurry{one}").touch()
 
     def drop_jobs(self) -> None:
         """Forget all jobs, as if they had been deleted."""
@@ -222,12 +220,18 @@ class Rig:
             found = jobs.get_many(connection, self.job_ids)
         return sum(job.status is Status.SUCCESS for job in found.values())
 
+    def runs_of_pods(self) -> dict[str, list[str]]:
+        """Pods that hold runs, and the jobs that these are of."""
+        query = sa.text("SELECT worker, job_id FROM attempts WHERE ended_at IS NULL")
+        found: dict[str, list[str]] = {}
+        with read(self.engine) as connection:
+            for worker, job_id in connection.execute(query):
+                found.setdefault(worker.rsplit("-", 3)[0], []).append(job_id)
+        return found
+
     def busy_pods(self) -> set[str]:
         """Pods that hold a run."""
-        query = sa.text("SELECT worker FROM attempts WHERE ended_at IS NULL")
-        with read(self.engine) as connection:
-            workers = connection.execute(query).scalars().all()
-        return {worker.rsplit("-", 3)[0] for worker in workers}
+        return set(self.runs_of_pods())
 
     def make_the_busy_newest(self) -> None:
         """The worst case for whoever picks pods: a ReplicaSet takes the newest first."""

@@ -208,7 +208,8 @@ def test_a_restart_of_the_api_server_is_ridden_out(new_rig: Callable[..., Rig]) 
 def test_one_autoscaler_acts_and_another_follows(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig()
     rig.start(pending=600.0)
-    patience = {"SLUICE_AUTOSCALER_PATIENCE": "3"}
+    # One that is only short of a core for a while is no lost one.
+    patience = {"SLUICE_AUTOSCALER_PATIENCE": "10"}
     first = rig.autoscale(**patience)
     until(lambda: rig.said("leads", 0), timeout=120)
     rig.autoscale(**patience)
@@ -225,7 +226,7 @@ def test_one_autoscaler_acts_and_another_follows(new_rig: Callable[..., Rig]) ->
     assert [line["replicas"] for line in rig.said("scaled", 0)] == [1]
     # An end in order is followed at once.
     rig.autoscalers[1].send_signal(signal.SIGTERM)
-    assert rig.autoscalers[1].wait(30) == 0
+    assert rig.autoscalers[1].wait(120) == 0
     until(lambda: len(rig.said("leads", 0)) == 2, timeout=120)
     rig.submit([600.0])
     until(lambda: rig.cluster.replicas(POOL) == 3, timeout=120)
@@ -235,6 +236,6 @@ def test_what_is_wrong_at_start_is_one_sentence_and_exit_2(new_rig: Callable[...
     rig = new_rig()
     rig.cluster.start()
     process = rig.autoscale({"maxReplicas": 0})
-    assert process.wait(60) == 2
+    assert process.wait(120) == 2
     (line,) = [text for text in rig.log().read_text().splitlines() if not text.startswith("{")]
     assert "transcoder.autoscaling.maxReplicas" in line

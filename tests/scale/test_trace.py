@@ -65,9 +65,12 @@ def test_runs_that_are_spread_thin_end_before_their_pod_goes(new_rig: Callable[.
     rig.cluster.annotate(POOL, hold="true")
     rig.autoscale()
     until(lambda: rig.said("leads"), timeout=120)
-    # A long and a short one for each pod: soon each has one slot too many.
-    rig.submit([600.0, 1.0] * 3)
-    until(lambda: rig.outcomes() == {"ok": 3, None: 3}, timeout=120)
+    rig.submit([600.0] * 6)
+    until(lambda: sorted(map(len, rig.runs_of_pods().values())) == [2, 2, 2])
+    # One of the two ends in each pod, which then has one slot too many.
+    for first, _second in rig.runs_of_pods().values():
+        rig.hurry(first)
+    until(lambda: rig.outcomes() == {"ok": 3, None: 3})
     assert len(rig.busy_pods()) == 3
     rig.cluster.annotate(POOL, hold=None)
     # Two pods have slots enough: the third is told to take no more, and is left to end its run.

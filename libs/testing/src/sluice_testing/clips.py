@@ -36,7 +36,7 @@ def make(tmp_path: Path) -> Make:
     def clip(name: str, *args: str | Path) -> Path:
         path = tmp_path / name
         command = [ffmpeg_tools().ffmpeg, "-v", "error", "-nostdin", "-y", *args, path]
-        subprocess.run(command, check=True, timeout=60, stdin=subprocess.DEVNULL)  # noqa: S603  # ours
+        subprocess.run(command, check=True, timeout=120, stdin=subprocess.DEVNULL)  # noqa: S603  # ours
         return path
 
     return clip
@@ -50,6 +50,6 @@ def picture_times(path: Path) -> list[float]:
         check=True,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     return sorted(float(line.strip(",")) for line in ran.stdout.split())

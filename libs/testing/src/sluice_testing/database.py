@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sluice_core.adapters.db.engine import open_engine, read
 from sluice_core.adapters.db.migrate import upgrade
 from sluice_testing.postgres import PostgresServer
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 #: Statements of a test process that stay compiled; the code has some hundreds for each database.
 _COMPILED = 2000
@@ -73,7 +73,7 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
     opened.dispose()
 
 
-def until_blocked(engine: sa.Engine, *, timeout: float = 10.0) -> None:
+def until_blocked(engine: sa.Engine, *, timeout: float = PATIENCE) -> None:
     """Wait until somebody waits for a lock; on SQLite, whose one lock is taken first, do nothing.
 
     Raises:

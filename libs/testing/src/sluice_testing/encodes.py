@@ -55,6 +55,6 @@ def streams(path: Path) -> dict[str, dict[str, Any]]:
         ],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     return {stream["codec_type"]: stream for stream in json.loads(ran.stdout)["streams"]}

@@ -135,7 +135,7 @@ class PostgresServer:
             check=True,
             capture_output=True,
             cwd=self._folder,
-            timeout=60,
+            timeout=120,
             **ids,  # type: ignore[call-overload]  # the stubs know no optional spread
         )
 

@@ -27,7 +27,7 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 #: Seconds that a start or an end may take.
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class RedisServer:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from sluice_core.adapters.db.engine import open_engine, read
 from sluice_core.adapters.settings import StoreSettings
 from sluice_core.adapters.storage import Storage, open_storage
 from sluice_testing.process import bound, is_alive
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 #: Seconds until all parts must be ready, on a busy machine.
-START = 120.0
+START = 300.0
 #: Seconds that a stop may take.
-STOP = 40.0
+STOP = PATIENCE
 TERMINAL = {"SUCCESS", "PARTIAL", "FAILED", "CANCELED"}
 #: Name of a part -> what its command line holds.
 PARTS = {
@@ -81,7 +81,7 @@ class System:
                 start_new_session=True,
             )
         self.url = until(self._ready_url, timeout=START, why=f"not ready, see {self.log}")
-        self._http = httpx.Client(base_url=self.url, timeout=30.0)
+        self._http = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
     def _ready_url(self) -> str | None:
         assert self._process is not None  # noqa: S101  # set by start
@@ -143,19 +143,20 @@ class System:
     def kill_all(self) -> None:
         """Kill -9 of everything at once, as when the machine is lost."""
         family = self.family()
-        for process in family:
-            process.suspend()
-        for process in family:
-            process.kill()
+        for end in (psutil.Process.suspend, psutil.Process.kill):
+            for process in family:
+                # One that has ended by itself meanwhile is gone as well.
+                with suppress(psutil.NoSuchProcess):
+                    end(process)
         # Nobody may be left to wait for them: a zombie is as good as gone.
-        until(lambda: not any(map(is_alive, family)), timeout=10)
+        until(lambda: not any(map(is_alive, family)))
         self.stop()
 
     def kill(self, name: str) -> None:
         """Kill -9, and wait until the process is gone."""
         process = self.part(name)
         process.kill()
-        until(lambda: not is_alive(process), timeout=10)
+        until(lambda: not is_alive(process))
 
     def another(self, name: str, *, log: Path, **env: str) -> subprocess.Popen[bytes]:
         """Start one more process of a part, as another pod of its pool has; its caller ends it.
@@ -190,7 +191,7 @@ class System:
         job: dict[str, Any] = answer.json()
         return job
 
-    def wait(self, job_ids: Sequence[str], *, timeout: float = 60.0) -> list[dict[str, Any]]:
+    def wait(self, job_ids: Sequence[str], *, timeout: float = PATIENCE) -> list[dict[str, Any]]:
         """Wait until all jobs have ended; returns them in order. Rides out a restarting API."""
         ended: dict[str, dict[str, Any]] = {}
 
@@ -288,6 +289,6 @@ def running(data: Path, **env: str) -> Iterator[System]:
         family = system.family()
     finally:
         system.stop()
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=120)
     if alive:
         raise AssertionError(f"left behind: {[p.cmdline() for p in alive]}")

@@ -23,5 +23,5 @@ def as_user(uid: int) -> list[str]:  # noqa: RET503  # missing() ends the test
 
 
 def _works(command: list[str]) -> bool:
-    done = subprocess.run(command, capture_output=True, cwd="/", check=False, timeout=60)  # noqa: S603  # our own
+    done = subprocess.run(command, capture_output=True, cwd="/", check=False, timeout=120)  # noqa: S603  # our own
     return done.returncode == 0

@@ -6,12 +6,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+#: Seconds until anything that does not come is given up. How soon it comes is no matter to who
+#: waits: a machine that many tests share may take ten times as long as a free one.
+PATIENCE = 120.0
 #: Seconds before the second look; each further pause is twice as long, up to `every`.
 _FIRST_PAUSE = 0.002
 
 
 def until(
-    what: Callable[[], Any], *, timeout: float = 10.0, every: float = 0.1, why: str = ""
+    what: Callable[[], Any],
+    *,
+    timeout: float = PATIENCE,
+    every: float = 0.1,
+    why: str | Callable[[], str] = "",
 ) -> Any:
     """Wait for something true and return it.
 
@@ -19,7 +26,7 @@ def until(
         what: asked again and again.
         timeout: seconds until it is given up.
         every: longest pause between two looks, seconds.
-        why: what to say then.
+        why: what to say then; asked then, if it can be called.
 
     Raises:
         TimeoutError: it never was.
@@ -29,7 +36,8 @@ def until(
     pause = _FIRST_PAUSE
     while not (found := what()):
         if time.monotonic() > deadline:
-            raise TimeoutError(why or f"{what} was not true within {timeout} s")
+            said = why() if callable(why) else why
+            raise TimeoutError(said or f"{what} was not true within {timeout} s")
         time.sleep(min(pause, every))
         pause *= 2
     return found

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sluice_testing.fixtures_site import sample_site
+from sluice_testing.waiting import PATIENCE
 
 __all__ = ["sample_site"]
 
@@ -33,21 +34,23 @@ def fetch(
     *,
     headers: Mapping[str, str] | None = None,
     method: str = "GET",
-    timeout: float = 10,
+    silence: float = PATIENCE,
     source: str = "",
 ) -> Got:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(
-        parts.netloc, timeout=timeout, source_address=(source, 0) if source else None
+        parts.netloc, timeout=PATIENCE, source_address=(source, 0) if source else None
     )
     got = Got()
     started = time.monotonic()
     response = None
     try:
         connection.request(method, url.partition(parts.netloc)[2], headers=dict(headers or {}))
+        line = connection.sock
         response = connection.getresponse()
         got.status, got.headers = response.status, response.headers
         got.first_byte = time.monotonic() - started
+        line.settimeout(silence)
         while data := response.read1(65536):
             got.body += data
     except (OSError, http.client.HTTPException) as exc:

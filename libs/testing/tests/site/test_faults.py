@@ -15,6 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sluice_testing.site.wire import MAX_SILENCE
+from sluice_testing.waiting import PATIENCE, until
+
 PATH = "/mp4/small.mp4"
 
 
@@ -39,7 +42,7 @@ def slow_client(site, target: str) -> Iterator[socket.socket]:
     parts = urlsplit(site.url())
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        client.settimeout(10)
+        client.settimeout(PATIENCE)
         client.connect((parts.hostname, parts.port))
         client.sendall(f"GET {target} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
         yield client
@@ -58,13 +61,13 @@ def read_all(client: socket.socket) -> tuple[bytes, str]:
 
 def steady(site, path: str) -> int:
     """Bytes booked for a path once they no longer grow."""
-    deadline = time.monotonic() + 5
-    last = -1
-    while site.stats(path).bytes != last:
-        assert time.monotonic() < deadline
-        last = site.stats(path).bytes
-        time.sleep(0.25)
-    return last
+
+    def unchanging() -> int | None:
+        before = site.stats(path).bytes
+        time.sleep(0.5)
+        return before if site.stats(path).bytes == before else None
+
+    return until(unchanging)
 
 
 def test_reset_comes_after_exactly_so_many_bytes(sample_site):
@@ -107,7 +110,7 @@ def test_a_cut_counts_within_each_response(sample_site, get):
 
 @pytest.mark.parametrize("after", [0, 4000])
 def test_stall_is_silence_on_an_open_connection(sample_site, get, after):
-    got = get(sample_site.url(f"{PATH}?stall={after}"), timeout=0.7)
+    got = get(sample_site.url(f"{PATH}?stall={after}"), silence=2.0)
     assert got.status == 200
     assert isinstance(got.error, TimeoutError)
     assert len(got.body) == after
@@ -115,7 +118,7 @@ def test_stall_is_silence_on_an_open_connection(sample_site, get, after):
 
 def test_a_client_that_leaves_a_stall_is_noticed_at_once(sample_site):
     url = sample_site.url(f"{PATH}?stall=100")
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
     connection.request("GET", f"{PATH}?stall=100")
     response = connection.getresponse()
     assert response.read(100)
@@ -123,31 +126,34 @@ def test_a_client_that_leaves_a_stall_is_noticed_at_once(sample_site):
     assert (stats.active, stats.connected) == (1, 1)
     response.close()
     connection.close()
-    left = time.time()
-    while sample_site.stats(PATH).connected:
-        assert time.time() - left < 2
-        time.sleep(0.01)
+    # Not only when the site gives up its silence.
+    until(lambda: not sample_site.stats(PATH).connected, timeout=MAX_SILENCE / 2)
     (exchange,) = sample_site.stats(PATH).exchanges
     assert exchange.ended_at is not None
-    assert exchange.disconnected_at - left < 1
 
 
 def test_throttle_is_per_connection(sample_site, get):
     url = sample_site.url("/clips/1/a.mp4?bytes=400000&throttle=400000")
-    with ThreadPoolExecutor(3) as pool:
-        results = list(pool.map(get, [url] * 3))
-    for got in results:
-        assert len(got.body) == 400_000
-        assert 0.8 < got.seconds < 6
+
+    def quickest() -> float:
+        with ThreadPoolExecutor(3) as pool:
+            results = list(pool.map(get, [url] * 3))
+        assert [len(got.body) for got in results] == [400_000] * 3
+        assert min(got.seconds for got in results) > 0.8
+        return min(got.seconds for got in results)
+
+    # By turns, none would have been done before 2.4 s.
+    until(lambda: quickest() < 2, why="they had to share it")
 
 
 def test_many_throttled_connections_at_once(sample_site, get):
     url = sample_site.url("/clips/1/a.mp4?bytes=300000&throttle=300000")
     started = time.monotonic()
     with ThreadPoolExecutor(150) as pool:
-        results = list(pool.map(lambda _: get(url, timeout=30), range(150)))
+        results = list(pool.map(lambda _: get(url), range(150)))
     assert {len(got.body) for got in results} == {300_000}
-    assert time.monotonic() - started < 15
+    # One after the other would take 150 s.
+    assert time.monotonic() - started < 75
 
 
 def test_latency_and_slow_headers(sample_site, get):
@@ -237,7 +243,7 @@ def test_bomb_unpacks_to_a_thousand_times_its_size(sample_site, get):
 @pytest.mark.parametrize("kind", ["html", "mp4"])
 def test_endless_bodies_go_on(sample_site, kind):
     path = f"/hostile/endless.{kind}"
-    connection = http.client.HTTPConnection(urlsplit(sample_site.url()).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(sample_site.url()).netloc, timeout=PATIENCE)
     connection.request("GET", path)
     response = connection.getresponse()
     assert len(response.read(20_000_000)) == 20_000_000
@@ -263,10 +269,7 @@ def test_hostile_manifests_point_inside(sample_site, get, path, inside):
 def test_live_moves_on_and_never_ends(sample_site, get):
     body = get(sample_site.url("/hls/live.m3u8")).body.decode()
     assert "#EXT-X-ENDLIST" not in body
-    deadline = time.monotonic() + 5
-    while get(sample_site.url("/hls/live.m3u8")).body.decode() == body:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: get(sample_site.url("/hls/live.m3u8")).body.decode() != body)
 
 
 def test_control_rules_by_pattern_and_the_query_on_top(sample_site, get):
@@ -288,7 +291,9 @@ def test_wrong_parameters_are_told(sample_site, get):
 
 def test_control_and_stats_over_http(sample_site, get):
     def call(method: str, path: str, body: dict | None = None) -> dict:
-        connection = http.client.HTTPConnection(urlsplit(sample_site.url()).netloc, timeout=5)
+        connection = http.client.HTTPConnection(
+            urlsplit(sample_site.url()).netloc, timeout=PATIENCE
+        )
         connection.request(method, path, json.dumps(body or {}))
         response = connection.getresponse()
         answer = json.loads(response.read())
@@ -330,10 +335,7 @@ def test_bytes_of_a_throttled_client_are_nearly_what_it_took(sample_site):
 def test_cut_ends_open_connections(sample_site, get):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(get, sample_site.url(f"{PATH}?stall=0"))
-        deadline = time.monotonic() + 5
-        while not sample_site.stats(PATH).active:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: sample_site.stats(PATH).active)
         assert sample_site.cut("/other") == 0
         assert sample_site.cut(PATH) == 1
-        assert waiting.result(5).seconds < 5
+        assert waiting.result(PATIENCE).body == b""

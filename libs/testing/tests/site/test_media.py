@@ -36,7 +36,7 @@ def probe(target: str | Path) -> dict:
         ],
         check=True,
         capture_output=True,
-        timeout=30,
+        timeout=120,
     )
     return json.loads(done.stdout)
 
@@ -152,7 +152,7 @@ def test_processes_share_one_making(tmp_path):
     def make(_: int) -> str:
         command = [sys.executable, "-c", _MAKE, tmp_path]
         return subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=60
+            command, check=True, capture_output=True, text=True, timeout=120
         ).stdout.strip()
 
     with ThreadPoolExecutor(4) as pool:

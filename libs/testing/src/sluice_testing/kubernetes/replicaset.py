@@ -81,11 +81,11 @@ class ReplicaSets:
         """End the thread, and every pod at once."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(10.0)
+            self._thread.join(120)
         for pod in self._pods.values():
             if pod.process is not None and pod.process.poll() is None:
                 pod.process.kill()
-                pod.process.wait(10.0)
+                pod.process.wait(120)
 
     def delete(self, name: str) -> None:
         """A pod is to end: by its ReplicaSet, a person, or a drained node."""
@@ -180,7 +180,7 @@ class ReplicaSets:
             late = pod.kill_at is not None and time.monotonic() > pod.kill_at
             if late:
                 pod.process.kill()
-                self._forget(name, exit_code=pod.process.wait(10.0), killed=True)
+                self._forget(name, exit_code=pod.process.wait(120), killed=True)
             else:
                 self._tell_ready(name, pod)
         elif pod.kill_at is not None:
