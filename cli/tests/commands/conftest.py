@@ -20,8 +20,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from sluice_testing import waiting
+
 TERMINAL = {"SUCCESS", "PARTIAL", "FAILED", "CANCELED"}
-PATIENCE = 30.0
+PATIENCE = 2 * waiting.PATIENCE
 
 
 class World:

@@ -187,7 +187,7 @@ def test_ctrl_c_cancels_what_it_asked_for(sluice: Cli, world: World) -> None:
         lambda: any("events" in path for _, path in world.seen), timeout=PATIENCE, why="it follows"
     )
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert world.seen[-1] == ("POST", f"/v1/jobs/{1:026}/cancel")
 

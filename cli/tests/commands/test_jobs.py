@@ -101,11 +101,11 @@ def test_a_port_that_is_not_sluice(tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        silent.settimeout(20)
+        silent.settimeout(60)
         process = Cli(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}").start("jobs")
         with silent.accept()[0] as connection:
             connection.recv(65536)  # closing with unread bytes would reset the connection
             connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n<html>")
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert err.endswith("can't be reached: what answers there is not Sluice\n")

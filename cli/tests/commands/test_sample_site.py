@@ -39,7 +39,7 @@ def test_it_ends_with_a_sentence_when_the_site_dies(tmp_path):
             assert re.search(r"SLUICE_EGRESS_ALLOW=127\.0\.0\.1:\d+ make up", allow)
             (site,) = psutil.Process(command.pid).children()
             site.send_signal(signal.SIGKILL)
-            assert command.wait(20) == 3
+            assert command.wait(60) == 3
         finally:
             command.kill()
     assert "the sample site ended by itself" in errors.read_text()

@@ -86,7 +86,7 @@ def test_two_instances_side_by_side_and_their_ends(tmp_path: Path) -> None:
         urls = {one.wait_ready(), two.wait_ready()}
         assert len(urls) == 2
         assert one.socket != two.socket
-        assert {httpx.get(f"{url}/readyz", timeout=10).status_code for url in urls} == {200}
+        assert {httpx.get(f"{url}/readyz", timeout=60).status_code for url in urls} == {200}
 
         # Commands find the instance by its folder; nobody else may open its socket's folder.
         assert one.run("queues").returncode == 0
@@ -102,7 +102,7 @@ def test_two_instances_side_by_side_and_their_ends(tmp_path: Path) -> None:
         one.process.send_signal(signal.SIGINT)
         two.process.kill()
         assert one.process.wait(PATIENCE) == 0
-        until(lambda: gone(families), timeout=PATIENCE, why="nothing is left")
+        until(lambda: gone(families), why="nothing is left")
         assert not (tmp_path / "one" / folder.STATE).exists()
 
         # What was killed leaves a folder that can be used again.
@@ -119,11 +119,11 @@ def test_a_killed_redis_comes_back_on_its_socket(tmp_path: Path) -> None:
         page = f"http://127.0.0.1:{port}/metrics"
         workers = {f'sluice_workers{{stage="{s}"}} 1.0' for s in ("parse", "download", "transcode")}
         until(
-            lambda: workers <= set(httpx.get(page, timeout=10).text.splitlines()),
+            lambda: workers <= set(httpx.get(page, timeout=60).text.splitlines()),
             timeout=PATIENCE,
             why="the page shows the workers",
         )
-        assert httpx.get(f"{url}/metrics", timeout=10).status_code == 404
+        assert httpx.get(f"{url}/metrics", timeout=60).status_code == 404
         with redis.Redis(unix_socket_path=str(up.socket)) as client:
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
             first = client.info("server")["process_id"]
@@ -136,9 +136,9 @@ def test_a_killed_redis_comes_back_on_its_socket(tmp_path: Path) -> None:
                 except redis.ConnectionError:
                     return False
 
-            until(back, timeout=PATIENCE, why="Redis is back")
+            until(back, why="Redis is back")
         until(
-            lambda: httpx.get(f"{url}/readyz", timeout=10).is_success,
+            lambda: httpx.get(f"{url}/readyz", timeout=60).is_success,
             timeout=PATIENCE,
             why="ready again",
         )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,9 +15,7 @@ import pytest
 
 from sluice_cli.supervisor.plan import Part, Plan
 from sluice_testing.process import is_alive
-from sluice_testing.waiting import until
-
-PATIENCE = 20.0
+from sluice_testing.waiting import PATIENCE, until
 
 
 class Running:
@@ -29,6 +28,8 @@ class Running:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *parts: Part, **options: object) -> None:
+        # A slow start is no fault of a nursery.
+        options = {"nursery_grace": PATIENCE, "fork_grace": PATIENCE, **options}
         reading, writing = os.pipe()
         os.write(writing, Plan(parts=parts, url="http://x", **options).dumps().encode())  # type: ignore[arg-type]
         os.close(writing)
@@ -56,7 +57,7 @@ class Running:
 
     def pid(self, name: str) -> int:
         """Of the newest process of that part."""
-        until(lambda: self.told(name), timeout=PATIENCE, why=f"{name} runs")
+        until(lambda: self.told(name), why=f"{name} runs")
         return int(self.told(name)[-1].split()[0])
 
     def family(self) -> list[psutil.Process]:
@@ -108,7 +109,7 @@ class Running:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
         for process in family:
-            if process.is_running():
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
 
 

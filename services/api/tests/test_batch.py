@@ -40,7 +40,7 @@ def test_each_line_stands_by_itself(client: FlaskClient, deps: Deps, engine: sa.
     assert results[4]["id"] == results[0]["id"]
     assert [r.get("existing") for r in results] == [False, False, None, None, True, None]
     assert count(engine) == 2
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     assert deps.broker.waiting(["parse.default"]) == {"parse.default": 2}
 
 

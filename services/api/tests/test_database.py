@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sluice_api.database import Database
 from sluice_core.adapters.db.engine import open_engine
 from sluice_core.domain.errors import StoreAwayError
+from sluice_testing.waiting import PATIENCE
 
 
 @pytest.mark.usefixtures("engine")
@@ -45,13 +46,13 @@ def test_nobody_waits_for_ever_for_a_frozen_database(database_url: str) -> None:
     thaw = threading.Event()
 
     def freeze(_connection: sa.Connection) -> None:
-        thaw.wait(30)
+        thaw.wait(2 * PATIENCE)
 
     database = Database(lambda: open_engine(database_url, pool_size=1), threads=2, patience=0.3)
     try:
         # The last two find both threads taken.
         asked = [gevent.spawn(database.read, freeze) for _ in range(4)]
-        gevent.joinall(asked, timeout=20)
+        gevent.joinall(asked, timeout=PATIENCE)
         assert [type(one.exception) for one in asked] == [StoreAwayError] * 4
     finally:
         thaw.set()

@@ -46,7 +46,7 @@ def test_requeue_retries_the_job_and_publishes(
     assert shown["reason"] == "network: the connection failed"
     response = client.post(f"{LIST}/{letter_id}/requeue")
     assert (response.status_code, response.get_json()["job_id"]) == (202, job_id)
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     assert deps.broker.waiting(["download.default"]) == {"download.default": 1}
     assert client.get(f"/v1/jobs/{job_id}").get_json()["waiting_for"] == "worker"
     assert client.get(LIST).get_json()["dead_letters"] == []

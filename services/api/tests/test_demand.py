@@ -29,7 +29,7 @@ def test_demand_is_what_waits_what_runs_and_what_is_due(
     client: FlaskClient, deps: Deps, engine: sa.Engine
 ) -> None:
     client.post("/v1/jobs", json={"url": "https://media.example/1", "priority": "high"})
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     now = time.time()
     with write(engine) as connection:
         factories.run_at(connection, Actor.PARSE, now=now)
@@ -50,7 +50,7 @@ def test_a_paused_lane_gives_nothing_to_grow_for(
     client: FlaskClient, deps: Deps, engine: sa.Engine
 ) -> None:
     client.post("/v1/jobs", json={"url": "https://media.example/1"})
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     with write(engine) as connection:
         factories.run_at(connection, Actor.PARSE, now=time.time())
         steering.pause(connection, "parse.default", by="a test", now=time.time())
@@ -78,7 +78,7 @@ def test_what_no_scheduler_has_marked_counts_once(
 ) -> None:
     for number in range(3):
         client.post("/v1/jobs", json={"url": f"https://media.example/{number}"})
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     with write(engine) as connection:
         connection.execute(sa.update(outbox_table).values(due_at=time.time() - 60))
     assert asked(client, pool="parser")["demand"] == 3

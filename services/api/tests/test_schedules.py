@@ -92,7 +92,7 @@ def test_of_two_that_take_a_name_at_once_one_is_refused(engine):
         assert schedules.change(c, one.id, {"name": "c"}, now=2.0)
         thread.start()
         until_blocked(engine)
-    thread.join(20)
+    thread.join(60)
     assert changed == [None]
 
 

@@ -276,7 +276,9 @@ class TestIsolation:
                 next(lines)
                 for text, name in ((texts[1], "theirs"), (texts[0], "own")):
                     link = {"url": f"https://a.example/{name}"}
-                    made = httpx.post(f"{served.url}/v1/jobs", json=link, headers=bearer(text))
+                    made = httpx.post(
+                        f"{served.url}/v1/jobs", json=link, headers=bearer(text), timeout=60
+                    )
                     assert made.status_code == 202
                 seen = ""
                 while "a.example/own" not in seen:

@@ -34,7 +34,7 @@ def queue(client: FlaskClient, name: str) -> dict[str, object]:
 
 def test_queues_tell_what_waits_where(client: FlaskClient, deps: Deps, engine: sa.Engine) -> None:
     client.post("/v1/jobs", json={"url": "https://media.example/1"})
-    assert deps.publisher.flush(5)
+    assert deps.publisher.flush(60)
     now = time.time()
     with write(engine) as connection:
         run = factories.run_at(connection, Actor.DOWNLOAD, now=now)

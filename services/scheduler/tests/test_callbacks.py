@@ -44,7 +44,7 @@ from sluice_testing.factories import (
     settle,
     start_run,
 )
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 SECRET = "s3cret"  # noqa: S105  # of the tests
 
@@ -127,7 +127,7 @@ def deps(tmp_path, engine, redis_url, clock):
 @pytest.fixture
 def courier(deps, receiver):
     guard = EgressGuard(allow=[f"127.0.0.1:{receiver.port}"])
-    return notify.Courier(deps, guard, timeouts=(2.0, 2.0, 4.0))
+    return notify.Courier(deps, guard, timeouts=(PATIENCE, PATIENCE, 2 * PATIENCE))
 
 
 def orders(engine, job_id):
@@ -305,7 +305,8 @@ def test_a_bad_receiver_costs_seconds(engine, deps, receiver, kind):
         job = failed_job(engine, url)
         started = time.monotonic()
         deliver(courier, job.id)
-        assert time.monotonic() - started < 8.0
+        # One that drips has its last byte to send after more than a hundred.
+        assert time.monotonic() - started < PATIENCE / 2
     [row] = stored(engine, job.id)
     assert row.error.startswith("no answer")
     assert len(orders(engine, job.id)) == 1
@@ -344,6 +345,6 @@ def test_the_whole_way(engine, receiver, start_scheduler):
         run = run_at(c, Actor.DOWNLOAD, callback_url=receiver.url, now=time.time())
         fail(c, run, now=time.time())
     start_scheduler(SLUICE_EGRESS_ALLOW=f"127.0.0.1:{receiver.port}", SLUICE_CALLBACK_SECRET=SECRET)
-    until(lambda: receiver.seen, why="nothing was sent", timeout=60)
-    until(lambda: not orders(engine, run.job.id), timeout=60)
+    until(lambda: receiver.seen, why="nothing was sent")
+    until(lambda: not orders(engine, run.job.id))
     assert [h["Sluice-Callback-Id"] for h, _ in receiver.seen] == [f"{run.job.id}:FAILED"]

@@ -24,6 +24,7 @@ from sluice_core.domain.states import Status
 from sluice_core.runtime.deps import make_deps
 from sluice_scheduler import housework
 from sluice_testing.factories import NOW, fail, make_job_in, run_at, start_run
+from sluice_testing.waiting import PATIENCE
 
 DAY = 86_400.0
 
@@ -74,12 +75,12 @@ def beside(engine, write_first, task):
         with write(engine) as c:
             write_first(c)
             written.set()
-            go_on.wait(10)
+            go_on.wait(2 * PATIENCE)
 
     thread = threading.Thread(target=other)
     thread.start()
     try:
-        assert written.wait(10)
+        assert written.wait(60)
         # SQLite has one writer at a time: there the task waits for the commit.
         threading.Timer(0.5, go_on.set).start()
         return task()

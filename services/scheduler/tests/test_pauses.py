@@ -61,16 +61,16 @@ def test_paused_callbacks_wait_for_the_end_of_the_pause_over_an_emptied_redis(
         factories.finish(connection, run, now=now)
     start_scheduler()
     for _ in range(2):
-        until(lambda: deps.broker.waiting([queue])[queue], timeout=60)
+        until(lambda: deps.broker.waiting([queue])[queue])
         deps.broker.client.flushdb()
-    until(lambda: deps.broker.waiting([queue])[queue], timeout=60)
+    until(lambda: deps.broker.waiting([queue])[queue])
     assert deps.broker.in_flight([queue])[queue] == 0
     assert not tried(engine)
     with write(engine) as connection:
         steering.resume(connection, queue)
-    until(lambda: tried(engine), timeout=60)
+    until(lambda: tried(engine))
     # What is counted by changes is added up meanwhile.
-    until(lambda: not changes(engine), timeout=60)
+    until(lambda: not changes(engine))
     with read(engine) as connection:
         assert job_counts.read(connection)[Status.SUCCESS] == 1
 

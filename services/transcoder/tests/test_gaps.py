@@ -49,7 +49,7 @@ def times(tools: Tools, path: Path, stream: str) -> list[float]:
         check=True,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     return sorted(float(line.strip(",")) for line in ran.stdout.split())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,17 +11,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from sluice_core.adapters.storage import Storage, open_storage
-from sluice_core.domain.errors import CanceledRunError, SluiceError
+from sluice_core.domain.errors import CanceledRunError, HandBackError, SluiceError
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.paths import RunId
 from sluice_core.domain.presets import Preset, VideoEncode, load_presets
 from sluice_core.runtime.children.spec import LOCK_NAME
 from sluice_core.runtime.pieces import Owner
 from sluice_testing.clips import picture_times
+from sluice_testing.waiting import until
 from sluice_transcoder import encode, segments
 from sluice_transcoder.children import Workplace
 from sluice_transcoder.kept import Shelf
-from sluice_transcoder.line import Line
+from sluice_transcoder.line import Line, Turn
 from sluice_transcoder.progress import EncodeProgress
 from sluice_transcoder.segments import Cutting
 from sluice_transcoder.tools import Tools
@@ -229,21 +229,32 @@ def test_no_more_help_is_wanted_once_all_segments_are_there(make: Make, desk: De
     assert left == [0, -1]
 
 
-class Stop:
-    """Stops a run in the middle of its third segment."""
+class Stop(Line):
+    """Stops the run whose line it is in the middle of its third segment, however short that is."""
 
     def __init__(self, desk: Desk, word: str) -> None:
+        super().__init__()
         self._part = lambda: desk.root / f"run.{desk.epoch}" / "segment.00002.part"
         self._word = word
+        self._is_third = False
+
+    def turn(self) -> Turn | None:
+        turn = super().turn()
+        self._is_third = turn is not None and turn.number == 2
+        return turn
 
     def __call__(self) -> str | None:
-        return self._word if self._part().exists() else None
+        if not self._is_third:
+            return None
+        until(lambda: self._part().exists())
+        return self._word
 
 
 def stopped(desk: Desk, source: Path) -> None:
     """A run that had two segments when it ended."""
-    with suppress(Exception):
-        desk.run(source, stop=Stop(desk, "drained"))
+    stop = Stop(desk, "drained")
+    with pytest.raises(HandBackError):
+        desk.run(source, stop=stop, line=stop)
     assert len(desk.kept()) == 2
     assert desk.left() == []
 
@@ -326,8 +337,9 @@ def test_segments_of_another_plan_are_not_used(what: str, make: Make, desk: Desk
 def test_a_segment_stored_after_the_job_was_over_is_taken_away(make: Make, desk: Desk) -> None:
     [source] = b_frames(make)
     desk.owner = Owner.NOBODY
+    stop = Stop(desk, "canceled")
     with pytest.raises(CanceledRunError):
-        desk.run(source, stop=Stop(desk, "canceled"))
+        desk.run(source, stop=stop, line=stop)
     assert desk.kept() == []
     assert desk.left() == []
 

@@ -11,6 +11,7 @@ import pytest
 
 from sluice_core.adapters.egress import BlockedAddressError, EgressGuard, blocked_in
 from sluice_core.domain.errors import ConfigError
+from sluice_testing.waiting import fastest
 
 # A guard can't be taken away again, so each test guards a process of its own.
 _CHILD = """
@@ -32,7 +33,7 @@ def guarded(action, *, allow=(), proxy=None):
         [sys.executable, "-c", _CHILD, settings, action],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     return done.stdout.strip() or done.stderr
@@ -183,8 +184,12 @@ def test_many_silent_addresses_take_no_longer_than_one(monkeypatch: pytest.Monke
         address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: [address] * 40)
         guard = EgressGuard(allow=[f"127.0.0.1:{port}"])
-        began = time.monotonic()
-        with pytest.raises(TimeoutError):
-            guard.create_connection("many.example", port, timeout=0.5)
+
+        def seconds() -> float:
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                guard.create_connection("many.example", port, timeout=0.5)
+            return time.monotonic() - began
+
         # 20 s, if each had as long as one.
-        assert time.monotonic() - began < 5
+        assert fastest(seconds, below=5) < 5

@@ -32,7 +32,7 @@ def until_up(asked, what):
             return asked()
         return None
 
-    until(answer, timeout=PATIENCE, why=f"not in time: {what}")
+    until(answer, why=f"not in time: {what}")
 
 
 @pytest.mark.parametrize(
@@ -181,14 +181,14 @@ def tls_port(certificate, redis_server):
             back = threading.Thread(target=carry, args=(theirs, ours), daemon=True)
             back.start()
             carry(ours, theirs)
-            back.join(5)
+            back.join(60)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     yield port
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
-    thread.join(5)
+    thread.join(60)
 
 
 def test_tls_with_ones_own_authority(tls_port, certificate):

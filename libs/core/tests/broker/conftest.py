@@ -11,8 +11,15 @@ import redis
 
 from sluice_core.adapters.redis import connect_broker, connect_waker
 from sluice_core.domain.lanes import Actor
-from sluice_core.runtime.broker import Outgoing, SluiceBroker, StageWorker, declare_actor
+from sluice_core.runtime.broker import (
+    Outgoing,
+    SluiceBroker,
+    StageWorker,
+    consumer,
+    declare_actor,
+)
 from sluice_core.runtime.broker.middleware.shutdown import DrainNotice
+from sluice_testing.waiting import PATIENCE
 
 Q = "parse.default"
 
@@ -44,11 +51,12 @@ class Rig:
         broker = self.new_broker(DrainNotice(drain_event), *middleware)
         declare_actor(broker, actor, fn)
         options = {"threads": 1, "on_dead_letter": lambda *row: self.dead.append(row), **options}
-        waker = self.stack.enter_context(connect_waker(self.url))
+        block = consumer.BLOCK_SECONDS
+        waker = self.stack.enter_context(connect_waker(self.url, longest_block=block))
         worker = StageWorker(broker, actor, waker=waker, drain_event=drain_event, **options)
         if start:
             worker.start()
-            self.stack.callback(worker.stop)
+            self.stack.callback(worker.stop, PATIENCE)
         return worker
 
     def publish(self, *names: str, lane: str = "default", actor: str = "parse") -> list[bool]:
@@ -82,6 +90,12 @@ def make_rig(url: str, stack: ExitStack) -> Rig:
 
 
 @pytest.fixture
+def only_when_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks again by himself before a test has given up."""
+    monkeypatch.setattr(consumer, "BLOCK_SECONDS", 3 * PATIENCE)
+
+
+@pytest.fixture
 def rig(redis_url: str) -> Iterator[Rig]:
     with ExitStack() as stack:
         yield make_rig(redis_url, stack)
@@ -103,7 +117,7 @@ class Gate:
 
     def __call__(self, **kwargs: str) -> None:
         self.started.append(kwargs["job"])
-        assert self.open.wait(30)
+        assert self.open.wait(2 * PATIENCE)
         self.ended.append(kwargs["job"])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from sluice_testing.waiting import until
@@ -35,6 +33,7 @@ def test_nothing_of_a_paused_queue_is_handed_out_until_it_is_resumed(rig, fetch)
     assert fetch() == ["d1", "d2"]
 
 
+@pytest.mark.usefixtures("only_when_woken")
 def test_an_idle_worker_takes_what_waits_as_soon_as_the_queue_is_resumed(rig, gate):
     gate.open.set()
     rig.worker(gate)
@@ -42,13 +41,11 @@ def test_an_idle_worker_takes_what_waits_as_soon_as_the_queue_is_resumed(rig, ga
     rig.publish("d1")
     rig.publish("l1", lane="low")
     until(lambda: gate.ended == ["l1"])
-    begun = time.monotonic()
     rig.broker.resume(QUEUE)
     until(lambda: gate.ended == ["l1", "d1"])
-    # Well below the five seconds after which it would have looked by itself.
-    assert time.monotonic() - begun < 3
 
 
+@pytest.mark.usefixtures("only_when_woken")
 def test_a_worker_that_knows_of_the_pause_takes_nothing_of_an_emptied_redis(rig, gate):
     gate.open.set()
     paused = {QUEUE}
@@ -58,6 +55,4 @@ def test_a_worker_that_knows_of_the_pause_takes_nothing_of_an_emptied_redis(rig,
     until(lambda: gate.ended == ["l1"])
     # It waits at the server for other lanes now; the end of the pause ends that wait too.
     paused.clear()
-    begun = time.monotonic()
     until(lambda: gate.ended == ["l1", "d1", "d2"])
-    assert time.monotonic() - begun < 4

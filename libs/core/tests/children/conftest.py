@@ -39,6 +39,10 @@ class Events:
     def __call__(self, line):
         self.lines.append(json.loads(line))
 
+    def forget(self):
+        """Begin anew, for another run."""
+        self.__init__()
+
     def stop_after_first(self, reason):
         def stop():
             if self.lines and self.asked_at is None:

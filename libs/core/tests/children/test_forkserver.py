@@ -3,7 +3,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from sluice_core.runtime.children import (
     error_from_event,
     run,
 )
-from sluice_testing.waiting import until
+from sluice_testing.waiting import fastest, until
 
 HERE = Path(__file__).parent
 
@@ -30,7 +29,7 @@ HERE = Path(__file__).parent
 def do(server, scratch, events, act, **request):
     limits = request.pop("limits", Limits())
     spec = ForkSpec(server=server, request={"act": act, **request}, scratch=scratch, limits=limits)
-    return run(spec, on_line=events, deadline_s=20)
+    return run(spec, on_line=events, deadline_s=60)
 
 
 def test_child_is_forked_from_the_preloaded_server(server, scratch, events):
@@ -134,16 +133,14 @@ def test_file_size_limit(server, scratch, events):
 
 def test_fork_to_first_line_takes_less_than_30_ms(server, scratch, events):
     do(server, scratch, events, "hello", text="warm")
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
+
+    def seconds():
         spec = ForkSpec(server=server, request={"act": "hello", "text": ""}, scratch=scratch)
-        run(
-            spec,
-            on_line=lambda _line, at=began: took.append(time.perf_counter() - at),
-            deadline_s=20,
-        )
-    assert min(took) < 0.03, took
+        took, began = [], time.perf_counter()
+        run(spec, on_line=lambda _line: took.append(time.perf_counter() - began), deadline_s=60)
+        return took[0]
+
+    assert fastest(seconds, below=0.03, tries=50) < 0.03
 
 
 def test_server_that_died_is_started_again(server, scratch, events):
@@ -156,23 +153,23 @@ def test_server_that_died_is_started_again(server, scratch, events):
 
 
 def test_death_of_the_server_ends_its_children(server, scratch, events, gone):
-    seen = {}
+    seen, killed = {}, []
 
     def kill_server_when_started():
-        if events.lines and "at" not in seen:
-            seen["at"] = time.monotonic()
+        if events.lines and not killed:
+            killed.append(server.pid)
             os.kill(server.pid, signal.SIGKILL)
 
     spec = ForkSpec(server=server, request={"act": "grandchild", "wait": True}, scratch=scratch)
     result = run(
         spec,
         on_line=events,
-        deadline_s=20,
+        deadline_s=60,
         stop=kill_server_when_started,
         on_start=lambda pid, _started: seen.update(pid=pid),
     )
-    assert (result.exit_code, result.signal) == (None, signal.SIGKILL)
-    assert time.monotonic() - seen["at"] < 2
+    # Not at the deadline: as soon as it is seen.
+    assert (result.reason, result.exit_code, result.signal) == ("exited", None, signal.SIGKILL)
     assert gone(seen["pid"])
     assert gone(events.lines[0]["grandchild"])
 
@@ -208,7 +205,7 @@ def test_death_of_the_worker_ends_server_children_and_grandchildren(scratch, gon
     with started_worker(scratch) as (worker, server, child, grandchild):
         worker.kill()
     for pid in (server, child, grandchild):
-        until(lambda pid=pid: gone(pid), timeout=2)
+        until(lambda pid=pid: gone(pid))
 
 
 @pytest.mark.parametrize("sent", [b"\0\0", b"\0\0\0\x08{"], ids=["length", "header"])
@@ -223,7 +220,7 @@ def test_a_worker_that_ends_within_a_request_ends_its_server(sent):
         )
         ours.sendall(sent)
     try:
-        assert server.wait(20) == 1
+        assert server.wait(60) == 1
     finally:
         server.kill()
         server.wait()
@@ -240,13 +237,15 @@ def test_server_that_can_not_import_its_module_fails_the_run(env, tmp_path, scra
 def test_server_that_is_killed_before_the_child_started_loses_the_run(server, scratch, events):
     do(server, scratch, events, "hello", text="warm")
     os.kill(server.pid, signal.SIGSTOP)
+    left = [server.pid]
 
-    def kill_server():
-        os.kill(server.pid, signal.SIGKILL)
+    def kill_server_when_asked():
+        """By then the request is with it."""
+        if left:
+            os.kill(left.pop(), signal.SIGKILL)
 
-    killer = threading.Timer(0.3, kill_server)
-    killer.start()
-    assert do(server, scratch, events, "hello", text="").was_lost
+    spec = ForkSpec(server=server, request={"act": "hello", "text": ""}, scratch=scratch)
+    assert run(spec, on_line=events, deadline_s=60, stop=kill_server_when_asked).was_lost
 
 
 def test_modules_in_the_working_folder_are_not_imported(env, tmp_path, scratch, events):
@@ -261,8 +260,8 @@ def test_children_die_with_their_server_while_the_worker_is_frozen(scratch, gone
         worker.send_signal(signal.SIGSTOP)
         try:
             os.kill(server, signal.SIGKILL)
-            until(lambda: gone(child), timeout=2)
-            until(lambda: gone(grandchild), timeout=2)
+            until(lambda: gone(child))
+            until(lambda: gone(grandchild))
         finally:
             worker.kill()
 
@@ -276,7 +275,7 @@ def test_large_requests_of_many_threads_do_not_mix(server, tmp_path):
         spec = ExecSpec(
             argv=["/bin/sh", "-c", 'echo "$LARGE_7"'], scratch=scratch, env=env, server=server
         )
-        result = run(spec, on_line=lines.append, deadline_s=30, max_line=1_000_000)
+        result = run(spec, on_line=lines.append, deadline_s=60, max_line=1_000_000)
         return result.ok and lines == [str(number) * 60_000]
 
     with ThreadPoolExecutor(8) as pool:

@@ -101,7 +101,7 @@ def _fds(pid):
 
 def test_a_killed_one_is_replaced_by_a_new_process(worker, gone):
     os.kill(worker.first["server"], signal.SIGKILL)
-    until(lambda: gone(worker.first["server"]), timeout=2)
+    until(lambda: gone(worker.first["server"]))
     worker.ask(act="hello", text="again")
     hello, end = worker.read(), worker.read()
     assert hello["text"] == "again"
@@ -111,13 +111,13 @@ def test_a_killed_one_is_replaced_by_a_new_process(worker, gone):
 
 def test_it_ends_with_the_worker(worker, gone):
     worker.process.kill()
-    until(lambda: gone(worker.first["server"]), timeout=2)
+    until(lambda: gone(worker.first["server"]))
 
 
 def test_it_is_ended_and_reaped_at_the_close(worker):
     worker.process.stdin.close()
     assert worker.read() == {"closed": True}
-    until(lambda: not Path(f"/proc/{worker.first['server']}").exists(), timeout=2)
+    until(lambda: not Path(f"/proc/{worker.first['server']}").exists())
 
 
 def test_it_is_shown_as_what_it_is(worker):

@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -17,20 +16,23 @@ def test_start_time_tells_a_process_from_a_later_one_with_its_id():
 
 
 def test_process_that_nobody_waited_for_is_not_alive():
-    process = subprocess.Popen(["/bin/sleep", "0.2"], start_new_session=True)
+    process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, start_new_session=True)
     started = start_time(process.pid)
     assert is_alive(process.pid, started)
+    process.stdin.close()
     until(lambda: not is_alive(process.pid, started))
     process.wait()
     assert not is_alive(process.pid, started)
 
 
 def test_group_whose_leader_is_gone_is_alive_while_a_member_is():
-    script = "sleep 0.5 & echo; exec sleep 0"
-    process = subprocess.Popen(["/bin/sh", "-c", script], start_new_session=True)
+    script = "exec 3<&0; cat <&3 & exec true"
+    command = ["/bin/sh", "-c", script]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     started = start_time(process.pid)
     process.wait()
     assert is_alive(process.pid, started)
+    process.stdin.close()
     until(lambda: not is_alive(process.pid, started))
 
 
@@ -77,11 +79,9 @@ def test_child_without_parent_death_signal_ends_when_the_pipe_closes():
         assert child.stdout.readline() == b"ready\n"
         assert child.poll() is None
         os.close(write_end)
-        began = time.monotonic()
-        assert child.wait(5) == -9
-        assert time.monotonic() - began < 2
+        assert child.wait(60) == -9
 
 
 def test_child_whose_parent_is_gone_already_ends_at_once():
     argv = confine.wrap(["/bin/sleep", "600"], 1, -1, (None, None, None, None))
-    assert subprocess.run(argv, timeout=5, check=False).returncode == confine.EX_SETUP
+    assert subprocess.run(argv, timeout=60, check=False).returncode == confine.EX_SETUP

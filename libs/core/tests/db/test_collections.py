@@ -70,7 +70,7 @@ def test_an_entry_is_written_once(engine: sa.Engine) -> None:
 def test_an_entry_is_written_once_by_many_at_once(engine: sa.Engine) -> None:
     with write(engine) as c:
         run = run_at(c, Actor.PARSE)
-    barrier = threading.Barrier(4, timeout=20)
+    barrier = threading.Barrier(4, timeout=60)
     added: list[int] = []
 
     def add(turn: int) -> None:
@@ -193,7 +193,7 @@ def test_the_last_two_children_settle_their_parent_whatever_the_order(
     with write(engine) as c:
         parent, children = make_collection(c, 2)
         started = [start_run(c, child.id) for child in children]
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=60)
 
     def end(run: claims.Claim) -> None:
         barrier.wait()

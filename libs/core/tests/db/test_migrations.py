@@ -94,7 +94,7 @@ def test_three_processes_at_once(empty_url: str) -> None:
         for child in children:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-        ended = [child.communicate("go\n", timeout=90) for child in children]
+        ended = [child.communicate("go\n", timeout=180) for child in children]
     finally:
         for child in children:
             child.kill()
@@ -123,12 +123,12 @@ def test_a_second_migration_waits_for_the_first(
     def and_be_slow(config: Config, revision: str) -> None:
         real(config, revision)
         children.append(subprocess.Popen([sys.executable, "-c", code, postgres_url]))
-        until_blocked(engine, timeout=60)
+        until_blocked(engine)
 
     monkeypatch.setattr(command, "upgrade", and_be_slow)
     try:
         upgrade(engine)
-        assert [child.wait(60) for child in children] == [0]
+        assert [child.wait(180) for child in children] == [0]
     finally:
         for child in children:
             child.kill()

@@ -125,7 +125,7 @@ def test_lag_counts_what_is_due_and_waits(engine: sa.Engine) -> None:
 
 
 def test_the_same_request_at_once_is_one_job(engine: sa.Engine) -> None:
-    barrier = threading.Barrier(4, timeout=20)
+    barrier = threading.Barrier(4, timeout=60)
     made: list[str] = []
     found: list[str] = []
 
@@ -156,7 +156,7 @@ def test_batches_in_opposite_order_do_not_block_each_other(database_url: str) ->
     # The one waits for the other as long as that takes; only waiting for each other is a fault.
     engine = open_engine(database_url, patience=60)
     keys = [f"k{n:04}" for n in range(2500)]
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=60)
     made: list[int] = []
 
     def submit(order: list[str]) -> None:

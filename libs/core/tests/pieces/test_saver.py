@@ -12,7 +12,7 @@ from sluice_core.runtime.pieces import Owner
 from sluice_core.runtime.pieces import saver as saving
 from sluice_core.runtime.pieces.cut import copy_range, look
 from sluice_core.runtime.pieces.manifest import Manifest, manifest_key
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 
 def test_a_growing_file_goes_on_elsewhere_from_its_last_whole_piece(machine, new_machine, noise):
@@ -211,7 +211,7 @@ class Slow(Broken):
 
     def put(self, key, path):
         self.began.set()
-        assert self.go.wait(10.0)
+        assert self.go.wait(2 * PATIENCE)
         self._inner.put(key, path)
 
 
@@ -222,11 +222,11 @@ def test_an_upload_that_outlives_its_run_holds_nobody_up_and_leaves_nothing(mach
     machine.write(noise(2500))
     saver = machine.saver()
     saver.start()
-    assert slow.began.wait(5.0)
+    assert slow.began.wait(PATIENCE)
     machine.owner = owner
     began = time.monotonic()
     assert not saver.stop()
-    assert time.monotonic() - began < 0.2
+    assert time.monotonic() - began < PATIENCE
     slow.go.set()
     until(lambda: saver.stop(flush=0.01))
     assert machine.stored() == []

@@ -24,6 +24,7 @@ from sluice_core.runtime.run import Run
 from sluice_core.runtime.stage import Handler, run_stage
 from sluice_core.runtime.worker import stage_worker
 from sluice_testing.factories import make_job, message_of, next_order, run_at
+from sluice_testing.waiting import PATIENCE
 
 
 class Rig:
@@ -60,7 +61,8 @@ class Rig:
         deps = make_deps(stage, self.loaded, self.stack, engine=self.engine, storage=self.storage)
         if self.watch:
             deps.running.start()
-            self.stack.callback(deps.running.stop)
+            # One that outlives its test opens a connection that nobody closes.
+            self.stack.callback(deps.running.stop, PATIENCE)
         return deps
 
     def worker(self, handle: Handler, stage: Actor = Actor.DOWNLOAD) -> StageDeps:
@@ -68,7 +70,7 @@ class Rig:
         deps = self.new_deps(stage)
         worker = stage_worker(deps, handle)
         worker.start()
-        self.stack.callback(worker.stop)
+        self.stack.callback(worker.stop, PATIENCE)
         self.stack.callback(worker.drain, 0.0)
         return deps
 

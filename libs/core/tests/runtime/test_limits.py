@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from threading import Event
 
 import pytest
@@ -52,7 +51,7 @@ def test_a_transcode_may_take_as_long_as_its_media_asks(rig):
 
 def sleeper(rig, handler_run):
     spec = ExecSpec(
-        argv=[sys.executable, "-c", "import time; time.sleep(60)"],
+        argv=[sys.executable, "-c", "import time; time.sleep(600)"],
         scratch=handler_run.scratch,
         env=child_environment(home=handler_run.scratch, base={}),
     )
@@ -69,10 +68,9 @@ def sleeper(rig, handler_run):
 def test_the_soft_limit_ends_the_child_and_the_job_is_tried_again(new_rig, engine, redis_url):
     rig = new_rig(engine, redis_url, SLUICE_DOWNLOAD_SOFT_TIME_LIMIT="0.5")
     job, message = rig.job_at()
-    began = time.monotonic()
     rig.run(lambda r: sleeper(rig, r), message)
-    assert time.monotonic() - began < 5
     now = rig.now(job)
+    # By the hard one it would have failed, by the child's own end it would have gone on.
     assert (now.error.code, now.waiting_for) == ("timeout", WaitingFor.RETRY)
 
 
@@ -88,7 +86,7 @@ def test_the_hard_limit_kills_the_child_of_a_run_that_does_not_look(new_rig, eng
 
     def handle(handler_run):
         spec = ExecSpec(
-            argv=[sys.executable, "-c", "import time; time.sleep(60)"],
+            argv=[sys.executable, "-c", "import time; time.sleep(600)"],
             scratch=handler_run.scratch,
             env=child_environment(home=handler_run.scratch, base={}),
         )
@@ -109,15 +107,15 @@ def test_the_hard_limit_kills_the_child_of_a_run_that_does_not_look(new_rig, eng
 
 def test_a_run_that_nothing_ends_is_recorded_all_the_same(new_rig, engine, redis_url, monkeypatch):
     monkeypatch.setattr(stage, "HARD_GRACE", 0.5)
-    monkeypatch.setattr(running, "STUCK_AFTER", 2.0)
     rig = new_rig(engine, redis_url, SLUICE_DOWNLOAD_HARD_TIME_LIMIT="0.5")
     job, _ = rig.job_at()
     end = Event()
-    deps = rig.worker(lambda r: end.wait(30) and Advance(Actor.TRANSCODE))
+    deps = rig.worker(lambda r: end.wait(60) and Advance(Actor.TRANSCODE))
     rig.publish(job)
     until(lambda: rig.now(job).status is Status.FAILED)
     assert rig.now(job).error.code == "hard_time_limit"
     assert not deps.running.is_stuck()
+    monkeypatch.setattr(running, "STUCK_AFTER", 0.5)
     until(deps.running.is_stuck)  # the process has lost a thread, and says so
     end.set()
     until(lambda: not deps.running.jobs())

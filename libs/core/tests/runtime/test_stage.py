@@ -148,14 +148,16 @@ def test_a_transient_failure_is_tried_again_later(rig, put):
         put(run)
         raise SluiceError(code="network", retry_after=100)
 
+    began = time.time()
     rig.run(handle, message)
+    ended = time.time()
     now = rig.now(job)
     assert (now.status, now.waiting_for, now.error.code) == (
         Status.DOWNLOADING,
         WaitingFor.RETRY,
         "network",
     )
-    assert 99 < rig.order(job).due_at - time.time() < 102
+    assert began + 100 <= rig.order(job).due_at <= ended + 102
     assert rig.order(job).epoch == now.epoch
     assert waiting(rig) == 0
     assert rig.keys(job) == []
@@ -286,9 +288,8 @@ def test_a_cancel_is_told_to_the_run(rig):
     def handle(run):
         with write(rig.engine) as c:
             moves.cancel(c, job.id, now=time.time())
-        began = time.monotonic()
-        run.raise_for(until(run.stop, timeout=5))
-        raise AssertionError(began)
+        run.raise_for(until(run.stop))
+        raise AssertionError("it was told to stop")
 
     rig.run(handle, message)
     assert rig.now(job).status is Status.CANCELED
@@ -440,7 +441,7 @@ def test_a_clock_ten_minutes_ahead_runs_nothing_twice(new_rig, engine, redis_url
 
     def handle(run):
         began.append(run.deps.worker_id)
-        assert end.wait(20)
+        assert end.wait(60)
         return advance(run)
 
     one = rig.worker(handle)

@@ -16,7 +16,7 @@ import pytest
 from sluice_core.domain import keys
 from sluice_core.domain.lanes import Actor, Lane
 from sluice_core.runtime.run import Advance, Run
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -37,7 +37,7 @@ class Pod:
     def handle(self, run: Run) -> Advance:
         del run
         self.begun.set()
-        assert self.go.wait(30)
+        assert self.go.wait(2 * PATIENCE)
         return Advance(Actor.TRANSCODE, {"sources": []})
 
     def submit(self) -> Any:
@@ -63,29 +63,29 @@ def pod(new_rig: Callable[..., Any], engine: Any, redis_url: str) -> Pod:
 
 def test_marked_it_takes_nothing_answers_once_it_is_empty_and_goes_on_when_told(pod: Pod) -> None:
     pod.submit()
-    assert pod.begun.wait(10)
+    assert pod.begun.wait(60)
     pod.mark("m1")
     until(pod.deps.standby.reason, why="the mark is seen")
     time.sleep(1.5)  # longer than the answer of an idle worker takes
     assert pod.answer() is None, "it runs something"
     pod.go.set()
-    until(lambda: pod.answer() == "m1", timeout=15)
+    until(lambda: pod.answer() == "m1")
     job = pod.submit()
     # Its consumer was woken by this message, and left it where it was.
     time.sleep(0.5)
     assert (pod.waits(), pod.answer()) == (1, "m1")
     pod.mark("-")
-    until(lambda: pod.rig.now(job).stage is Actor.TRANSCODE, timeout=15)
+    until(lambda: pod.rig.now(job).stage is Actor.TRANSCODE)
 
 
 def test_an_emptied_redis_does_not_wake_it(pod: Pod) -> None:
     pod.mark("m1")
-    until(lambda: pod.answer() == "m1", timeout=15)
+    until(lambda: pod.answer() == "m1")
     assert 0 < int(pod.signals.ttl(keys.standby_answer(POD))) <= 10
     pod.signals.flushall()
     pod.submit()
     # It answers again, by what it remembers.
-    until(lambda: pod.answer() == "m1", timeout=15)
+    until(lambda: pod.answer() == "m1")
     assert pod.waits() == 1
 
 
@@ -108,13 +108,13 @@ def test_marked_before_its_start_it_begins_nothing(
     }
     process = subprocess.Popen([sys.executable, str(PROGRAM)], env=env)
     try:
-        until(lambda: signals.get(keys.standby_answer(POD)) == "m1", timeout=60)
+        until(lambda: signals.get(keys.standby_answer(POD)) == "m1")
         assert rig.now(job).stage is Actor.DOWNLOAD
         signals.set(keys.standby(POD), "-", ex=60)
-        until(lambda: rig.now(job).stage is Actor.TRANSCODE, timeout=30)
+        until(lambda: rig.now(job).stage is Actor.TRANSCODE)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def test_a_worker_may_take_from_some_lanes_only(

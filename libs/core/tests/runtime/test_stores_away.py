@@ -21,7 +21,7 @@ from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_core.runtime.run import Advance, Finished
 from sluice_testing.postgres import PostgresServer
-from sluice_testing.waiting import until
+from sluice_testing.waiting import PATIENCE, until
 
 Q = "download.default"
 
@@ -64,7 +64,7 @@ def test_a_database_that_restarts_during_claim_and_end_costs_nothing(
 
     deps = rig.worker(handle)
     rig.publish(first)
-    assert began.wait(10)
+    assert began.wait(60)
     rig.deps().broker.publish_many([])
     order = rig.order(second)
     own_postgres.stop()
@@ -72,9 +72,11 @@ def test_a_database_that_restarts_during_claim_and_end_costs_nothing(
     deps.broker.publish(order.id, "download", Q, {"job": second.id, "epoch": order.epoch})
     end.set()
     time.sleep(1.5)
-    assert deps.broker.in_flight([Q])[Q] + deps.broker.waiting([Q])[Q] == 2
+    # Asked at one moment: what is put back goes from one to the other.
+    there = deps.broker.stats([Q])[Q]
+    assert there.in_flight + there.waiting == 2
     own_postgres.start()
-    until(lambda: all(rig.now(job).status is Status.MERGING for job in (first, second)), timeout=30)
+    until(lambda: all(rig.now(job).status is Status.MERGING for job in (first, second)))
     until(lambda: deps.broker.in_flight([Q])[Q] == 0)
     for job in (first, second):
         assert [a.outcome for a in rig.attempts(job) if a.stage == "download"][-1] == "ok"
@@ -102,7 +104,7 @@ def test_a_drain_without_a_database_acknowledges_nothing(
 def test_progress_does_not_wait_for_the_database(tmp_path, sqlite_template, new_rig, redis_url):
     path = tmp_path / "own.db"
     path.write_bytes(sqlite_template.read_bytes())
-    rig = new_rig(open_engine(f"sqlite:///{path}", patience=0.1), redis_url)
+    rig = new_rig(open_engine(f"sqlite:///{path}", patience=2 * PATIENCE), redis_url)
     job, message = rig.job_at()
 
     def handle(run):
@@ -110,7 +112,7 @@ def test_progress_does_not_wait_for_the_database(tmp_path, sqlite_template, new_
             began = time.monotonic()
             run.progress(Progress(percent=50.0))
             run.on_child(1, 1)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < PATIENCE
         return advance(run)
 
     rig.run(handle, message)

@@ -110,7 +110,7 @@ def test_check_waits_for_a_server_that_is_still_starting() -> None:
                 open_storage(f"s3://b?endpoint={endpoint}&access_key=a&secret_key=b").check()
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(60)
 
 
 def test_check_names_missing_credentials(
@@ -136,7 +136,7 @@ def test_a_presigned_link_gives_the_file_under_its_name(
     )
     assert link is not None
     request = urllib.request.Request(link, headers={"Range": "bytes=2-4"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 206
         assert answer.read() == b"234"
         assert answer.headers["Content-Type"] == "video/mp4"
@@ -155,7 +155,7 @@ def test_a_presigned_link_is_bound_to_what_was_signed(
     link = storage.presigned("files/mine", name="m", content_type="a/b", seconds=60)
     assert link is not None
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(link.replace("files/mine", "files/other"), timeout=10)
+        urllib.request.urlopen(link.replace("files/mine", "files/other"), timeout=60)
     caught.value.close()
     assert caught.value.code == 403
 

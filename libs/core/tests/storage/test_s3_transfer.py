@@ -39,7 +39,7 @@ def proxy(server: S3Server, handler: type[BrokenProxy]) -> Iterator[str]:
         yield f"http://127.0.0.1:{httpd.server_address[1]}"
     finally:
         httpd.shutdown()
-        thread.join(10)
+        thread.join(60)
         httpd.server_close()
 
 
@@ -60,7 +60,7 @@ class BrokenProxy(BaseHTTPRequestHandler):
             if name.lower() not in {"connection", "expect"}:
                 request.add_header(name, value)
         try:
-            answer = urllib.request.urlopen(request, timeout=10)
+            answer = urllib.request.urlopen(request, timeout=60)
         except urllib.error.HTTPError as refusal:
             answer = refusal
         with answer:

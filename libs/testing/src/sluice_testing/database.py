@@ -67,8 +67,8 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[sa.Engine]:
-    """An engine of a fresh, migrated database of each kind."""
-    opened = open_engine(database_url)
+    """An engine of a fresh, migrated database of each kind, with patience for its other users."""
+    opened = open_engine(database_url, patience=PATIENCE)
     yield opened
     opened.dispose()
 

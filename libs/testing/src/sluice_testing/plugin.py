@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sluice_core.runtime.children import runner
 from sluice_testing.certificates import certificate
 from sluice_testing.clips import make, media
 from sluice_testing.database import (
@@ -19,6 +20,7 @@ from sluice_testing.parts import parts
 from sluice_testing.postgres import own_postgres, postgres_server, postgres_url
 from sluice_testing.redis import RedisServer
 from sluice_testing.s3 import moto_server, s3_url, storage, weed_server
+from sluice_testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "certificate",
+    "children_may_start_slowly",
     "database_url",
     "engine",
     "make",
@@ -45,6 +48,14 @@ __all__ = [
     "storage",
     "weed_server",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_may_start_slowly() -> Iterator[None]:
+    """A busy machine takes longer than a worker waits to load what a fork server preloads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "START_TIMEOUT", 3 * PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -86,13 +86,13 @@ class Running:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
-        """End the threads."""
+    def stop(self, timeout: float = 5.0) -> None:
+        """End the threads; each is waited for so many seconds."""
         self._stopping.set()
         self._wake.set()
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(5.0)
+                thread.join(timeout)
 
     def add(
         self,

@@ -25,7 +25,8 @@ def ytdlp_server(tmp_path_factory):
     """One for all tests of a process: its imports take a second."""
     folder = tmp_path_factory.mktemp("ytdlp")
     env = child_environment(home=folder, programs=[deno_path().parent], base={})
-    with ForkServer(module="sluice_core.adapters.ytdlp.child", env=env, cwd=folder) as server:
+    env["PYTHONPATH"] = str(Path(__file__).parent)
+    with ForkServer(module="hasty_child", env=env, cwd=folder) as server:
         yield server
 
 
@@ -51,7 +52,7 @@ class Child:
             on_line=lambda line: self.events.append(json.loads(line)),
             on_start=lambda pid, _started: setattr(self, "pid", pid),
             stop=stop,
-            deadline_s=90,
+            deadline_s=240,
             max_line=MAX_EVENT,
         )
         if self.events and self.events[-1]["event"] == "error":

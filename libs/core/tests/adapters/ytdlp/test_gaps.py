@@ -22,7 +22,7 @@ def paths_of(fmt):
         return [urlsplit(link).path for link in links]
     if fmt["protocol"] == "http":
         return []
-    with urlopen(fmt["url"], timeout=20) as response:  # noqa: S310  # the sample site
+    with urlopen(fmt["url"], timeout=60) as response:  # noqa: S310  # the sample site
         lines = [line.strip() for line in response.read().decode().splitlines()]
     links = [line for line in lines if line and not line.startswith("#")]
     maps = [line.partition('URI="')[2].partition('"')[0] for line in lines if "X-MAP" in line]

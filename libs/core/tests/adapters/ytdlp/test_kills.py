@@ -30,7 +30,7 @@ def hls(sample_site, child):
 @pytest.fixture
 def dash(sample_site, hls):
     """The same fragments as a DASH manifest would name them."""
-    with urlopen(sample_site.url(PATH), timeout=20) as response:  # noqa: S310  # the sample site
+    with urlopen(sample_site.url(PATH), timeout=60) as response:  # noqa: S310  # the sample site
         lines = response.read().decode().splitlines()
     links = [urljoin(sample_site.url(PATH), line) for line in lines if line and line[0] != "#"]
     fmt = {

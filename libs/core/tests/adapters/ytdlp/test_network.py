@@ -20,3 +20,9 @@ def test_proxies_of_the_environment_are_not_used(proxy, monkeypatch):
     with Downloader(base_params(Path("/nowhere"), Network()), extractors=False) as ydl:
         assert not ydl.proxies.get("http")
         assert ydl.proxies.get("all") == "__noproxy__"
+
+
+def test_each_further_try_waits_longer():
+    pauses = base_params(Path("/nowhere"), Network())["retry_sleep_functions"]
+    for kind in ("http", "fragment"):
+        assert [pauses[kind](number) for number in range(6)] == [0.5, 1, 2, 4, 4, 4]
