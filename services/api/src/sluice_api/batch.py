@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-import gevent
 import sqlalchemy as sa
 from pydantic import ValidationError
 
@@ -17,6 +16,7 @@ from sluice_api.models import MAX_BATCH, JobRequest
 from sluice_api.prefix import of_request
 from sluice_api.problems import Code, ProblemError, of_validation
 from sluice_api.submit import Accepted, LostRaceError, Order, check, place, place_many
+from sluice_api.turns import Turns
 from sluice_core.adapters.db import idempotency
 
 _T = TypeVar("_T")
@@ -33,7 +33,8 @@ class Line:
     number: int
     outcome: Order | Accepted | ProblemError
 
-    def view(self) -> dict[str, Any]:
+    def view(self, prefix: str) -> dict[str, Any]:
+        """What its client is told; `prefix`: see `of_request`."""
         if isinstance(self.outcome, Accepted):
             job = self.outcome.job
             return {
@@ -41,7 +42,7 @@ class Line:
                 "id": job.id,
                 "status": job.status.value,
                 "existing": self.outcome.existing or self.outcome.replayed,
-                "links": {"self": f"{of_request()}/v1/jobs/{job.id}"},
+                "links": {"self": f"{prefix}/v1/jobs/{job.id}"},
             }
         if isinstance(self.outcome, ProblemError):
             problem = {"code": str(self.outcome.code), "message": self.outcome.detail}
@@ -67,13 +68,12 @@ def read_lines(
 
     """
     lines: list[Line] = []
+    turns = Turns()
     for number, entry in entries:
         if len(lines) == MAX_BATCH:
             raise ProblemError(422, Code.INVALID_REQUEST, f"A batch has at most {MAX_BATCH} links.")
         lines.append(Line(number, _outcome(deps, number, entry, api_key_id, key)))
-        if len(lines) % CHUNK == 0:
-            # Others wait for the loop meanwhile.
-            gevent.sleep(0)
+        turns.give()
     if not lines:
         raise ProblemError(422, Code.INVALID_REQUEST, "The batch is empty.")
     return lines
@@ -109,6 +109,16 @@ def place_lines(deps: Deps, caller: Caller, lines: Sequence[Line]) -> list[Line]
         new = [o for o in outcomes if isinstance(o, Accepted) and o.message]
         deps.publisher.send([o.message for o in new if o.message], [o.job for o in new])
     return [Line(line.number, placed.get(line.number, line.outcome)) for line in lines]
+
+
+def views_of(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """What the client is told of each line."""
+    prefix, turns = of_request(), Turns()
+    views = []
+    for line in lines:
+        views.append(line.view(prefix))
+        turns.give()
+    return views
 
 
 def _place_chunk(

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 import gevent
 from flask import Request
 from gunicorn.http.errors import ParseException
 
+from sluice_api import values
 from sluice_api.problems import Code, ProblemError
+from sluice_api.turns import Turns
 
 #: Seconds without a byte after which the rest of a body is not waited for.
 SILENCE = 30.0
 #: Seconds that a whole body may take, however steadily it drips: 10 MiB come at 0.7 Mbit/s.
 WHOLE = 120.0
+
+#: Lines of a batch, empty ones among them: a body has room for ten million.
+MAX_LINES = 100_000
 
 _JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
@@ -73,11 +80,18 @@ def decode(data: bytes | str) -> Any:
     """A JSON value.
 
     Raises:
-        ProblemError: 400, it is not JSON.
+        ProblemError: 400, it is not JSON; 422, it has too many values.
 
     """
     try:
-        return json.loads(data, parse_constant=_no_number)
+        text = values.text_of(data) if isinstance(data, bytes) else data
+        if values.are_too_many(text):
+            raise ProblemError(
+                422,
+                Code.INVALID_REQUEST,
+                f"The body has more than {values.MAX_VALUES} values; send it in parts.",
+            )
+        return json.loads(text, parse_constant=_no_number, parse_int=values.whole_number)
     except (ValueError, RecursionError) as exc:
         why = (
             f"line {exc.lineno}, column {exc.colno}"
@@ -110,9 +124,17 @@ def batch_lines(request: Request) -> Iterator[tuple[int, Any]]:
 
 
 def _json_lines(data: bytes) -> Iterator[tuple[int, Any]]:
-    for number, raw in enumerate(data.split(b"\n"), 1):
+    turns = Turns()
+    for number, raw in enumerate(io.BytesIO(data), 1):
+        if number > MAX_LINES:
+            raise ProblemError(
+                422,
+                Code.INVALID_REQUEST,
+                f"A batch has at most {MAX_LINES} lines, empty ones among them.",
+            )
         line = raw.strip()
         if not line:
+            turns.give()
             continue
         if line[:1] not in b'{["':
             # A plain link needs no quotes.
@@ -121,4 +143,5 @@ def _json_lines(data: bytes) -> Iterator[tuple[int, Any]]:
         try:
             yield number, decode(line)
         except ProblemError as exc:
-            yield number, ProblemError(400, exc.code, "This line is not JSON.")
+            is_json = exc.status != HTTPStatus.BAD_REQUEST
+            yield number, exc if is_json else ProblemError(400, exc.code, "This line is not JSON.")

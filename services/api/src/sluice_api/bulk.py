@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gevent
 import sqlalchemy as sa
 
 from sluice_api.caller import Caller
 from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError
 from sluice_api.steering import note_operator
+from sluice_api.turns import Turns
 from sluice_core.adapters.db import audit
 from sluice_core.adapters.db.outbox import OutboxRow
 from sluice_core.domain.job import Job
@@ -90,6 +90,7 @@ def work_off(
     done = refused = 0
     cursor = first
     entry: str | None = None
+    turns = Turns()
     while done + refused < limit and time.monotonic() < until:
         size = min(PAGE, limit - done - refused)
         page, entry = deps.database.write(
@@ -101,8 +102,7 @@ def work_off(
         done, refused, cursor = done + page.done, refused + page.seen - page.done, page.cursor
         if page.seen < size:
             break
-        # Others get the loop, and the database, meanwhile.
-        gevent.sleep(0)
+        turns.give()
     counts = {"done": done, "refused": refused}
 
     def finish(connection: sa.Connection) -> int:

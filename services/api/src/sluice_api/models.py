@@ -7,7 +7,14 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from flask_openapi3.models import RawModel
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from sluice_api.text import checked_json, checked_text
 from sluice_core.adapters.ids import FORM
@@ -19,8 +26,12 @@ from sluice_core.domain.states import Status
 
 #: Most links in one batch.
 MAX_BATCH = 10_000
+#: States named at once, however often each.
+MAX_STATES = 100
 #: Jobs on one page of a list.
 PAGE, MAX_PAGE = 50, 200
+#: Names in one object, known or not: each unknown one is a complaint of its own.
+MAX_NAMES = 100
 #: Far beyond any link; how long one may be is judged with the link itself.
 MAX_URL = 100_000
 ID = f"^{FORM}$"
@@ -94,6 +105,13 @@ class StrictModel(_KnownSchema):
     """What clients send: nothing unknown, nothing guessed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_many(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_NAMES:
+            raise ValueError(f"more than {MAX_NAMES} names")
+        return value
 
 
 class JobRequest(StrictModel):
@@ -198,7 +216,9 @@ class SubmitHeader(_KnownSchema):
 class ListQuery(StrictModel):
     model_config = ConfigDict(extra="forbid", strict=False)
 
-    status: list[Status] = Field(default_factory=list, description="Any of these states.")
+    status: list[Status] = Field(
+        default_factory=list, max_length=MAX_STATES, description="Any of these states."
+    )
     q: Text | None = Field(
         None, max_length=200, description="Start of title, link or id, or words of the title."
     )

@@ -28,6 +28,10 @@ log = structlog.get_logger(__name__)
 RETRY_AFTER = 5
 
 
+#: Characters of a field's name that are told.
+MAX_NAME = 100
+
+
 class Code(StrEnum):
     """What is wrong with a request; the codes of jobs are another set."""
 
@@ -128,12 +132,18 @@ def invalid(detail: str, *, status: int = 422) -> NoReturn:
 def of_validation(exc: ValidationError) -> ProblemError:
     """Names each wrong field, the first one in the sentence."""
     errors = [
-        {"field": ".".join(map(str, e["loc"])) or "body", "message": words(e["msg"])}
+        {"field": ".".join(map(_told, e["loc"])) or "body", "message": words(e["msg"])}
         for e in exc.errors(include_url=False, include_input=False, include_context=False)[:20]
     ]
     first = errors[0]
     sentence = f"{first['field']}: {first['message']}."
     return ProblemError(422, Code.INVALID_REQUEST, sentence, extra={"errors": errors})
+
+
+def _told(name: object) -> str:
+    """A part of a field's way; clients make names up, too."""
+    text = str(name)
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
 
 
 #: What people are told in place of the validating library's words.

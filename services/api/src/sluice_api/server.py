@@ -15,6 +15,7 @@ from gunicorn.workers.ggevent import GeventWorker
 from sluice_api.app import EXTENSION, create_app
 from sluice_api.deps import Deps
 from sluice_api.events.stream import HandedOverError
+from sluice_api.turns import Turns
 from sluice_core.adapters.settings import Settings
 from sluice_core.domain.errors import StoreAwayError
 
@@ -45,6 +46,8 @@ class Worker(GeventWorker):
     """Lets go of streams once they have begun, and ends them when it is told to stop."""
 
     def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> Any:
+        if not isinstance(req.unreader.sock, _Shared):
+            req.unreader.sock = _Shared(sock)
         try:
             kept = super().handle_request(listener_name, req, sock, addr)
         except HandedOverError:
@@ -67,6 +70,25 @@ class Worker(GeventWorker):
     def handle_quit(self, sig: int, frame: Any) -> None:
         _deps_of(self).hub.stop()
         super().handle_quit(sig, frame)
+
+
+class _Shared:
+    """A connection that is read from, fairly.
+
+    What has arrived is read without a wait: a client that sends a body in chunks of a byte, faster
+    than they are taken apart, would have the loop for a minute.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._turns = Turns()
+
+    def recv(self, size: int) -> bytes:
+        self._turns.give()
+        return self._sock.recv(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
 
 
 def _has_body(req: Any) -> bool:

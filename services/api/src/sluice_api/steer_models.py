@@ -7,7 +7,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sluice_api.models import ID, MAX_PAGE, PAGE, PARENT, Moment, StrictModel, Text
+from sluice_api.models import (
+    ID,
+    MAX_PAGE,
+    MAX_STATES,
+    PAGE,
+    PARENT,
+    Moment,
+    StrictModel,
+    Text,
+)
 from sluice_core.domain.states import Status
 
 #: Ids that can be named at once.
@@ -86,7 +95,7 @@ class JobFilter(StrictModel):
     model_config = ConfigDict(extra="forbid", strict=False)
 
     ids: list[Text] | None = Field(None, min_length=1, max_length=MAX_IDS)
-    status: list[Status] | None = Field(None, min_length=1)
+    status: list[Status] | None = Field(None, min_length=1, max_length=MAX_STATES)
     q: Text | None = Field(None, min_length=1, max_length=200)
     parent: str | None = Field(None, pattern=PARENT)
     preset: Text | None = Field(None, max_length=64)

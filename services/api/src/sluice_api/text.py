@@ -34,21 +34,29 @@ def checked_json(value: Any) -> Any:
         ValueError: it is too large, too deep, or holds something that can't be stored.
 
     """
-    if _size(value, MAX_DEPTH) > MAX_METADATA_CHARS:
-        raise ValueError(f"more than {MAX_METADATA_CHARS} characters")
+    _take(value, MAX_DEPTH, MAX_METADATA_CHARS)
     return value
 
 
-def _size(value: Any, depth: int) -> int:
+def _take(value: Any, depth: int, left: int) -> int:
+    """How many characters are left behind a value; refused at the first that does not fit."""
     if depth < 0:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
-        return len(checked_text(value)) + 2
-    if isinstance(value, dict):
-        return 2 + sum(_size(k, depth) + _size(v, depth - 1) + 2 for k, v in value.items())
-    if isinstance(value, list):
-        return 2 + sum(_size(item, depth - 1) + 1 for item in value)
-    if isinstance(value, int | float) and not -MAX_NUMBER <= value < MAX_NUMBER:
+        left -= len(checked_text(value)) + 2
+    elif isinstance(value, dict):
+        left -= 2
+        for name, item in value.items():
+            left = _take(item, depth - 1, _take(name, depth, left)) - 2
+    elif isinstance(value, list):
+        left -= 2
+        for item in value:
+            left = _take(item, depth - 1, left) - 1
+    elif isinstance(value, int | float) and not -MAX_NUMBER <= value < MAX_NUMBER:
         # Also infinities and "not a number", which are no JSON.
         raise ValueError("a number is out of range")
-    return 8
+    else:
+        left -= 8
+    if left < 0:
+        raise ValueError(f"more than {MAX_METADATA_CHARS} characters")
+    return left

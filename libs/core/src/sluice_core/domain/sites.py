@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -168,10 +168,18 @@ def check_password(username: str | None, password: str | None) -> None:
         raise BadLoginError("a user name has no colon, and neither has control characters")
 
 
-def read_cookies(text: str, host: str, *, now: float) -> CookieFile:
+def read_cookies(
+    text: str, host: str, *, now: float, between: Callable[[], None] = lambda: None
+) -> CookieFile:
     """Keep what a Netscape cookie file has for a host and the hosts below it.
 
     Browsers write all their cookies into one file: those of other domains are left out and counted.
+
+    Args:
+        text: the file.
+        host: as `site_host` spells it.
+        now: Unix seconds.
+        between: called between two lines; a long file takes more than a second.
 
     Raises:
         BadLoginError: the file is too long, a line can't be read, or nothing of it is left.
@@ -180,7 +188,7 @@ def read_cookies(text: str, host: str, *, now: float) -> CookieFile:
     if len(text) > MAX_FILE:
         raise BadLoginError(f"a cookie file has at most {MAX_FILE} characters")
     kept, foreign, expired = [], 0, 0
-    for number, fields in _lines(text):
+    for number, fields in _lines(text, between):
         cookie = _cookie(number, fields, host)
         if cookie is None:
             foreign += 1
@@ -208,8 +216,9 @@ def _check_rest(found: CookieFile, host: str) -> None:
     raise BadLoginError("there is no cookie in the file")
 
 
-def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
+def _lines(text: str, between: Callable[[], None]) -> Iterator[tuple[int, list[str]]]:
     for number, ended in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+        between()
         line = ended.removesuffix("\r")
         rest = line.removeprefix(_HTTP_ONLY)
         if not rest.strip() or (rest is line and line.startswith("#")):

@@ -97,6 +97,9 @@ def normal_host(host: str) -> str:
         if address is None or "%" in host:
             _refuse("the link's address can't be read")
         return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004  # IPv6
+    if len(host) > _MAX_HOST + 1:
+        # Spelling out a long one takes long, and makes none shorter that could be reached.
+        _refuse("the link's host name can't be read")
     host = _to_ascii(host).rstrip(".")
     if len(host) > _MAX_HOST or not _HOST.fullmatch(host) or ".." in host:
         _refuse("the link's host name can't be read")

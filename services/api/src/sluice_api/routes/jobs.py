@@ -10,7 +10,7 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 
 from sluice_api import models as m
-from sluice_api.batch import place_lines, read_lines, write_until_won
+from sluice_api.batch import place_lines, read_lines, views_of, write_until_won
 from sluice_api.bodies import batch_lines
 from sluice_api.caller import Caller, need
 from sluice_api.deps import Deps
@@ -58,7 +58,7 @@ def _add_submitting(api: APIBlueprint, deps: Deps) -> None:
         caller = need(Scope.SUBMIT)
         entries = batch_lines(request)
         lines = read_lines(deps, entries, api_key_id=caller.api_key_id, key=header.idempotency_key)
-        results = [line.view() for line in place_lines(deps, caller, lines)]
+        results = views_of(place_lines(deps, caller, lines))
         refused = sum("error" in r for r in results)
         counts = {"accepted": len(results) - refused, "refused": refused}
         if refused == len(results):

@@ -15,6 +15,7 @@ from sluice_api.deps import Deps
 from sluice_api.problems import Code, ProblemError, invalid, not_found
 from sluice_api.steering import note
 from sluice_api.suffixes import is_public_suffix
+from sluice_api.turns import Turns
 from sluice_core.adapters.db import sites
 from sluice_core.adapters.db.access import Scope
 from sluice_core.adapters.seal import Sealer, SealError
@@ -147,7 +148,7 @@ def _read(body: m.SiteRequest, now: float) -> tuple[Login, CookieFile]:
     try:
         check_password(body.username, body.password)
         if body.cookies is not None:
-            file = read_cookies(body.cookies, host, now=now)
+            file = read_cookies(body.cookies, host, now=now, between=Turns().give)
     except BadLoginError as exc:
         invalid(f"{_sentence(exc)}.")
     text = file.text if file.cookies else None
