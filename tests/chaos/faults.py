@@ -20,7 +20,7 @@ from sluice_testing.system import PARTS, System
 from tests.chaos.pod import Pod
 from tests.chaos.storages import Shelf
 from tests.chaos.stores import Database, Redis, Undo
-from tests.chaos.strays import Orphans, still_there
+from tests.chaos.strays import OUTLIVE, Orphans, still_there
 
 #: Seconds between two faults.
 PAUSE = (1.0, 4.0)
@@ -189,7 +189,7 @@ class Faults:
         self.kills += 4
         family = self._family()
         os.kill(self._system.pid, signal.SIGKILL)
-        self.orphans.outlived += still_there(family, seconds=10.0)
+        self.orphans.outlived += still_there(family, seconds=OUTLIVE)
         self._system.start()
         return 0.0, _nothing
 

@@ -16,7 +16,7 @@ MEDIA = ("parser", "downloader", "transcoder")
 #: What starts the parts, see ADR 6.
 NURSERY = "sluice_cli.local.nursery"
 #: Seconds that media children may outlive who started them, on a machine with much else to do.
-OUTLIVE = 8.0
+OUTLIVE = 30.0
 
 
 class Orphans:
