@@ -1,7 +1,9 @@
 import os
+import resource
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -343,9 +345,27 @@ def test_server_that_hangs_is_an_error(env, tmp_path, scratch, monkeypatch):
     with ForkServer(module="child_module", env=env, cwd=tmp_path) as server:
         os.kill(server.pid, signal.SIGSTOP)
         spec = ForkSpec(server=server, request={"act": "silent"}, scratch=scratch)
-        with pytest.raises(SluiceError, match="did not start in time"):
+        with pytest.raises(SluiceError, match="did not start in time") as caught:
             run(spec, on_line=print, deadline_s=60)
-        os.kill(server.pid, signal.SIGKILL)
+        assert caught.value.code == "overloaded"
+
+
+def test_no_descriptor_to_spare_is_the_machines_fault(scratch, env):
+    """And told apart from a lock that somebody holds, which is the same error of Python's."""
+    spec = ExecSpec(argv=["true"], scratch=scratch, env=env)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    held = [os.dup(0) for _ in range(8)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 2, hard))
+    try:
+        with pytest.raises(SluiceError, match="Too many open files") as caught:
+            run(spec, on_line=print, deadline_s=20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in held:
+            os.close(fd)
+    assert caught.value.code == "overloaded"
+    assert len(list(Path("/proc/self/fd").iterdir())) == used
 
 
 def test_a_bad_end_of_whoever_was_told_to_stop_is_that_stop(command, tmp_path, events):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sqlalchemy as sa
 
 from sluice_core.adapters.db import claims, jobs, liveness, moves, outbox, runs
 from sluice_core.adapters.db.dead_letters import Filter, list_page
 from sluice_core.adapters.db.engine import write
-from sluice_core.domain.job import Job, Progress
+from sluice_core.domain.job import Job, JobError, Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
 from sluice_testing.factories import (
@@ -52,6 +54,22 @@ def test_retry_later_waits_in_the_database(engine: sa.Engine) -> None:
         assert (attempt.outcome, attempt.error_code) == ("retry", "network")
         again = start_run(c, job.id)
     assert (again.job.tries, again.job.error, again.job.retry_at) == (2, None, None)
+
+
+def test_runs_that_ended_so_are_counted_for_the_stage_and_since_the_job_was_wanted(
+    engine: sa.Engine,
+) -> None:
+    busy = JobError("overloaded", "transient", "busy")
+    with write(engine) as c:
+        run = run_at(c, Actor.DOWNLOAD)
+        for n, error in enumerate((busy, busy, ERROR), 1):
+            job, _ = runs.retry_later(c, run, error, due_at=NOW, counted=error is ERROR, now=NOW)
+            assert job.tries == (error is ERROR)
+            assert runs.retried_for(c, job, "overloaded") == min(n, 2)
+            run = start_run(c, job.id)
+        later = replace(job, wanted_at=NOW + 3600)
+        assert runs.retried_for(c, later, "overloaded") == 0
+        assert runs.retried_for(c, replace(job, stage=Actor.TRANSCODE), "overloaded") == 0
 
 
 def test_tries_begin_anew_with_each_stage(engine: sa.Engine) -> None:

@@ -9,7 +9,7 @@ CONTRACT = """
 unsupported_url not_found gone forbidden login_required geo_blocked age_restricted drm_protected
 live_not_started rate_limited network timeout stalled server_error too_large too_many_entries
 disk_full storage_error blocked_address bad_media no_media incomplete transcode_failed worker_lost
-hard_time_limit canceled internal
+hard_time_limit canceled internal overloaded
 """.split()  # noqa: SIM905  # to be compared with the contract by eye
 
 

@@ -63,6 +63,18 @@ def test_tries_end(code: str, max_tries: int, last: int) -> None:
         assert ended == GiveUp(exhausted=True)
 
 
+def test_an_overloaded_machine_costs_no_try_until_it_has_lasted() -> None:
+    error = SluiceError(code="overloaded")
+
+    def after(free: int, tries: int) -> RetryIn | GiveUp:
+        return decide(error, tries=tries, max_tries=2, rng=Top(), free=free)
+
+    delays = [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, *[600.0] * 14]
+    expected = [RetryIn(delay, counted=False) for delay in delays]
+    assert [after(n, 1) for n in range(20)] == expected
+    assert [after(20, tries) for tries in (1, 2)] == [RetryIn(10.0), GiveUp(exhausted=True)]
+
+
 @pytest.mark.parametrize("seconds", [0.0, 2.0, 700.0, MAX_RETRY_AFTER])
 def test_what_the_site_asks_for_wins(seconds: float) -> None:
     error = SluiceError(code="rate_limited", retry_after=seconds)

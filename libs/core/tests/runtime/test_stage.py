@@ -19,7 +19,7 @@ from sluice_core.domain.errors import ErrorClass, HandBackError, SluiceError
 from sluice_core.domain.job import Progress
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import Status, WaitingFor
-from sluice_core.runtime.children import ExecSpec, child_environment
+from sluice_core.runtime.children import ExecSpec, ForkServer, child_environment, runner
 from sluice_core.runtime.children import run as run_child
 from sluice_core.runtime.run import Advance, Expanded, Finished
 from sluice_testing.factories import fail
@@ -334,6 +334,39 @@ def test_a_killed_child_costs_no_try_and_what_it_fetched_stays(rig):
     assert waiting(rig) == 1
     folder = f"{job.id}.download.{now.epoch}"
     assert (rig.loaded.store.scratch_dir / folder / "part").exists()
+
+
+@pytest.fixture
+def server(tmp_path):
+    env = child_environment(home=tmp_path, base={})
+    with ForkServer(module=None, env=env, cwd=tmp_path) as started:
+        yield started
+
+
+def test_a_child_that_cannot_be_started_for_now_costs_no_try(rig, server, monkeypatch):
+    """As of a machine with so much to do that a minute passes before a process begins."""
+    monkeypatch.setattr(runner, "START_TIMEOUT", 0.5)
+    job, message = rig.job_at()
+    os.kill(server.pid, signal.SIGSTOP)
+
+    def handle(run):
+        spec = ExecSpec(
+            argv=["true"],
+            scratch=run.scratch,
+            env=child_environment(home=run.scratch, base={}),
+            server=server,
+        )
+        assert run_child(spec, on_line=print, deadline_s=60).ok
+        return advance(run)
+
+    rig.run(handle, message)
+    now = rig.now(job)
+    assert (now.status, now.waiting_for) == (Status.DOWNLOADING, WaitingFor.RETRY)
+    assert (now.tries, now.losses, now.error.code) == (0, 0, "overloaded")
+    # Whoever is stopped was told to go on: nobody else meets it so.
+    monkeypatch.setattr(runner, "START_TIMEOUT", 30.0)
+    rig.run(handle, replace(message, epoch=now.epoch))
+    assert rig.now(job).status is Status.MERGING
 
 
 @pytest.mark.parametrize("told", ["drain", "ending"])

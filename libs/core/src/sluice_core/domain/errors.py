@@ -34,6 +34,9 @@ class CodeInfo:
     max_tries: int | None = None
     #: Seconds of the first delay before another run, at most; it doubles with each.
     base_delay: float = 2.0
+    #: Runs of a stage that may end so before one of them counts as a try: it is no fault of the
+    #: link's, and time mends it.
+    free_runs: int = 0
 
 
 _T, _P, _M = ErrorClass.TRANSIENT, ErrorClass.PERMANENT, ErrorClass.MANUAL
@@ -127,6 +130,14 @@ CODES: dict[str, CodeInfo] = {
     ),
     "hard_time_limit": CodeInfo(
         _M, "the job ran longer than allowed", "Raise the time limit of the stage, then retry."
+    ),
+    "overloaded": CodeInfo(
+        _T,
+        "the machine has too much to do",
+        "Sluice tries again by itself; give the machine less to do at once, or more to do it with.",
+        # An hour or more, see `retry.decide`; what lasts longer is nothing that passes by itself.
+        base_delay=10.0,
+        free_runs=20,
     ),
     "canceled": CodeInfo(_P, "canceled", "Retry starts it again."),
     # Unknown failures may heal by themselves, but not for long.

@@ -18,6 +18,8 @@ class RetryIn:
     """Run the stage again after so many seconds."""
 
     delay: float
+    #: Whether the run that ended was one of the job's tries.
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,9 @@ class GiveUp:
     exhausted: bool
 
 
-def decide(error: SluiceError, *, tries: int, max_tries: int, rng: Random) -> RetryIn | GiveUp:
+def decide(
+    error: SluiceError, *, tries: int, max_tries: int, rng: Random, free: int = 0
+) -> RetryIn | GiveUp:
     """Retry or not.
 
     Args:
@@ -35,11 +39,14 @@ def decide(error: SluiceError, *, tries: int, max_tries: int, rng: Random) -> Re
         tries: counted runs of this stage so far, this one included.
         max_tries: the stage's limit.
         rng: source of the jitter.
+        free: runs of this stage that have ended so before, at nobody's cost.
 
     """
     if error.error_class is not ErrorClass.TRANSIENT:
         return GiveUp(exhausted=False)
     info = CODES[error.code]
+    if free < info.free_runs:
+        return RetryIn(_delay(info.base_delay, free, rng), counted=False)
     if tries >= min(max_tries, info.max_tries or max_tries):
         return GiveUp(exhausted=True)
     if error.retry_after is not None:
@@ -47,5 +54,8 @@ def decide(error: SluiceError, *, tries: int, max_tries: int, rng: Random) -> Re
             return GiveUp(exhausted=False)
         # A little spread, so that all who were told the same time do not come back at once.
         return RetryIn(error.retry_after + rng.uniform(0, 1))
-    ceiling = min(MAX_DELAY, info.base_delay * 2 ** (tries - 1))
-    return RetryIn(rng.uniform(0, ceiling))
+    return RetryIn(_delay(info.base_delay, tries - 1, rng))
+
+
+def _delay(base: float, earlier: int, rng: Random) -> float:
+    return rng.uniform(0, min(MAX_DELAY, base * 2**earlier))

@@ -17,6 +17,7 @@ PROMISED_SECONDS = 30 * 60.0
 #: Failures that are ours, not the link's: a job that ends so breaks the promise.
 OWN_FAULTS = frozenset({
     "disk_full", "storage_error", "transcode_failed", "worker_lost", "hard_time_limit", "internal",
+    "overloaded",
 })  # fmt: skip
 _INFINITY = "+Inf"
 

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 import structlog
 
 from sluice_core.adapters.db import jobs, liveness, runs, tallies
+from sluice_core.adapters.db.engine import read
 from sluice_core.adapters.db.outbox import OutboxRow
-from sluice_core.domain.errors import ChildLostError, SluiceError, StaleRunError
+from sluice_core.domain.errors import CODES, ChildLostError, SluiceError, StaleRunError
 from sluice_core.domain.job import Job, JobError
 from sluice_core.domain.quarantine import max_losses
 from sluice_core.domain.retry import RetryIn, decide
@@ -61,7 +62,13 @@ def failed(run: Run, exc: SluiceError) -> Ending:
     """Another try, or the end."""
     deps, now = run.deps, run.deps.clock()
     error = JobError(exc.code, exc.error_class.value, exc.message)
-    decision = decide(exc, tries=run.claim.job.tries, max_tries=deps.limits.max_tries, rng=deps.rng)
+    decision = decide(
+        exc,
+        tries=run.claim.job.tries,
+        max_tries=deps.limits.max_tries,
+        rng=deps.rng,
+        free=_ended_so(run, exc.code) if CODES[exc.code].free_runs else 0,
+    )
     log.warning("run_failed", code=exc.code, message=exc.message, decision=repr(decision))
     if isinstance(decision, RetryIn):
         pause_host(deps, run.job, exc, decision.delay)
@@ -70,7 +77,14 @@ def failed(run: Run, exc: SluiceError) -> Ending:
         if isinstance(decision, RetryIn):
             due_at = now + decision.delay
             return _with_order(
-                runs.retry_later(connection, run.claim, error, due_at=due_at, now=now)
+                runs.retry_later(
+                    connection,
+                    run.claim,
+                    error,
+                    due_at=due_at,
+                    counted=decision.counted,
+                    now=now,
+                )
             )
         return runs.fail(
             connection,
@@ -82,6 +96,13 @@ def failed(run: Run, exc: SluiceError) -> Ending:
         )
 
     return ending
+
+
+def _ended_so(run: Run, code: str) -> int:
+    """How many runs of this stage have ended so since somebody asked for the job."""
+    return stored(
+        run.deps, lambda connection: runs.retried_for(connection, run.job, code), begin=read
+    )
 
 
 def child_lost(run: Run, exc: ChildLostError) -> Ending:

@@ -272,10 +272,31 @@ def fail(
     return job, ordering.ask_to_settle(connection, job, now=now)
 
 
+def retried_for(connection: sa.Connection, job: Job, code: str) -> int:
+    """Runs of the job's stage that ended with the code and were tried again, for this request."""
+    query = sa.select(sa.func.count()).where(
+        attempts.c.job_id == job.id,
+        attempts.c.stage == job.stage.value,
+        attempts.c.outcome == "retry",
+        attempts.c.error_code == code,
+        attempts.c.claimed_at >= (job.wanted_at or 0.0),
+    )
+    return connection.execute(query).scalar_one()
+
+
 def retry_later(
-    connection: sa.Connection, run: Claim, error: JobError, *, due_at: float, now: float
+    connection: sa.Connection,
+    run: Claim,
+    error: JobError,
+    *,
+    due_at: float,
+    now: float,
+    counted: bool = True,
 ) -> tuple[Job, outbox.OutboxRow]:
-    """Close this attempt and order the next one for `due_at`, in one transaction."""
+    """Close this attempt and order the next one for `due_at`, in one transaction.
+
+    Without `counted` it was none of the job's tries.
+    """
     job = end_run(
         connection,
         run,
@@ -283,6 +304,7 @@ def retry_later(
             **error_columns(error),
             "waiting_for": WaitingFor.RETRY.value,
             "retry_at": due_at,
+            "tries": jobs.c.tries - (0 if counted else 1),
             "bytes_per_second": None,
             "eta_seconds": None,
         },

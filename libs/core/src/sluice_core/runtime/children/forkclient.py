@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -72,6 +74,13 @@ class ForkServer:
             if self.pid is None:
                 self._start()
 
+    def wake(self) -> None:
+        """Let a server go on that somebody has stopped; nothing to one that runs."""
+        with self._lock:
+            pid = self.pid
+            if pid is not None:
+                os.kill(pid, signal.SIGCONT)
+
     def close(self, timeout: float = 5.0) -> None:
         """End the server and all its children, by force after `timeout` seconds."""
         with self._lock:
@@ -93,7 +102,8 @@ class ForkServer:
             the server's process.
 
         Raises:
-            SluiceError: `internal`, the server can't be reached even after a new start.
+            SluiceError: the server can't be reached even after a new start: `overloaded` when it
+                takes nothing, else `internal`.
 
         """
         body = json.dumps(header).encode()
@@ -109,7 +119,8 @@ class ForkServer:
                 try:
                     self._send(body, fds)
                 except OSError as exc:
-                    raise SluiceError("the fork server does not answer", code="internal") from exc
+                    code = "overloaded" if isinstance(exc, TimeoutError) else "internal"
+                    raise SluiceError("the fork server does not answer", code=code) from exc
             if self._process is None:
                 raise SluiceError("the fork server does not answer", code="internal")
             return self._process

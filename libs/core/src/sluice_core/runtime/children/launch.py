@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from sluice_core.runtime.children.forkclient import ForkServer
 
 Spec = ForkSpec | ExecSpec
+
+#: What a machine says that has no process, memory or descriptor to spare.
+_LACKS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 #: Seconds that a fork server may still live after it let go of its pipes.
 _SERVER_END = 5.0
@@ -43,6 +47,8 @@ class Child(Protocol):
 
     stdout: int
     stderr: int
+    #: Which starts it; None when it is the worker's own.
+    server: ForkServer | None
     #: Readable when `poll` has news; None when it must be asked now and then.
     news: int | None
 
@@ -58,15 +64,25 @@ def launch(spec: Spec) -> Child:
 
     Raises:
         BlockingIOError: another writer holds the lock of the scratch folder.
-        SluiceError: `internal`, it can't be started.
+        SluiceError: `overloaded`, the machine can't start it now; `internal`, it can't be started.
 
     """
     server = spec.server
-    if server is not None:
-        return _ForkedChild(spec, server)
-    if isinstance(spec, ExecSpec):
-        return _ExecutedChild(spec)
+    try:
+        if server is not None:
+            return _ForkedChild(spec, server)
+        if isinstance(spec, ExecSpec):
+            return _ExecutedChild(spec)
+    except OSError as exc:
+        # A lock that somebody holds is told without a number.
+        if exc.errno not in _LACKS:
+            raise
+        raise _lacking(exc.strerror) from exc
     raise TypeError(spec)
+
+
+def _lacking(what: str) -> SluiceError:
+    return SluiceError(f"a child process can't be started: {what}", code="overloaded")
 
 
 class _Pipes:
@@ -101,6 +117,7 @@ class _Pipes:
 
 class _ForkedChild:
     def __init__(self, spec: Spec, server: ForkServer) -> None:
+        self.server: ForkServer | None = server
         self._started: Started | None = None
         self._ended: Ended | None = None
         self._buffer = b""
@@ -114,7 +131,7 @@ class _ForkedChild:
             self.news: int | None = self._status
             fds = (pipes.stdout_w, pipes.stderr_w, status_w, lock, request.fileno())
             try:
-                self._server = server.request(_header(spec), fds)
+                self._process = server.request(_header(spec), fds)
             except BaseException:
                 pipes.close()
                 raise
@@ -137,7 +154,7 @@ class _ForkedChild:
     def _on_line(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "failed":
-            raise SluiceError(f"a child process can't be started: {rest}", code="internal")
+            raise _lacking(rest)
         if word == "exit":
             self._ended = Ended(exit_code=int(rest), signal=None)
         elif word == "signal":
@@ -151,7 +168,7 @@ class _ForkedChild:
         One that had not started yet never will: that is the server's fault, e.g. of its imports,
         unless somebody has killed it.
         """
-        if self._started is None and self._server.wait(_SERVER_END) >= 0:
+        if self._started is None and self._process.wait(_SERVER_END) >= 0:
             raise SluiceError("the fork server ended before the child started", code="internal")
         self._ended = Ended(exit_code=None, signal=9)
 
@@ -185,6 +202,7 @@ def _request_file(spec: Spec) -> IO[bytes]:
 
 class _ExecutedChild:
     def __init__(self, spec: ExecSpec) -> None:
+        self.server: ForkServer | None = None
         self.news: int | None = None
         self._ended: Ended | None = None
         with ExitStack() as stack:

@@ -69,7 +69,8 @@ def run(
 
     Raises:
         BlockingIOError: another writer holds the scratch folder's lock.
-        SluiceError: `internal`, the child can't be started or can't be ended.
+        SluiceError: `overloaded`, the machine can't start the child now; `internal`, it can't be
+            started at all, or not be ended.
 
     """
     active = _Run(
@@ -237,7 +238,10 @@ class _Run:
         if self._deadline is not None and now >= self._deadline:
             return EndReason.DEADLINE
         if self._started is None and now - self._born >= START_TIMEOUT:
-            raise SluiceError("a child process did not start in time", code="internal")
+            if self._child.server is not None:
+                # Somebody may have stopped it; it would hold up everybody's next child as well.
+                self._child.server.wake()
+            raise SluiceError("a child process did not start in time", code="overloaded")
         # Before its start the child is not to blame: a server may still be making ready.
         if self._started is not None and self._stall.is_stalled(now):
             return EndReason.STALLED
