@@ -14,6 +14,10 @@ import psutil
 import pytest
 
 from sluice_cli.local import folder
+from sluice_core.adapters.db import migrate
+from sluice_core.adapters.db.engine import open_engine, write
+from sluice_core.domain.lanes import Actor
+from sluice_testing import factories
 
 WORDS = r"sluice: [^\n]+\n"
 
@@ -120,6 +124,23 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
         ran = up(tmp_path / "data", SLUICE_DATABASE_URL=url)
     assert ran.returncode == 2
     assert "The database does not answer" in ran.stderr
+
+
+@pytest.mark.usefixtures("nothing_started")
+def test_a_storage_whose_disk_is_not_mounted(tmp_path: Path) -> None:
+    folder.prepare(tmp_path / "data")
+    engine = open_engine(f"sqlite:///{tmp_path / 'data' / 'sluice.db'}")
+    migrate.upgrade(engine)
+    with write(engine) as connection:
+        factories.finish(connection, factories.run_at(connection, Actor.TRANSCODE))
+    engine.dispose()
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
+    ran = up(tmp_path / "data", SLUICE_STORAGE_URL=f"file://{mount_point}")
+    assert ran.returncode == 2
+    assert re.fullmatch(WORDS, ran.stderr), ran.stderr
+    assert "is its disk mounted?" in ran.stderr
+    assert list(mount_point.iterdir()) == []
 
 
 @pytest.mark.usefixtures("nothing_started")

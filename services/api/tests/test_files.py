@@ -13,7 +13,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from sluice_api.app import EXTENSION
-from sluice_core.adapters.db import runs
+from sluice_core.adapters.db import runs, schema
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Artifact
 from sluice_core.domain.lanes import Actor
@@ -71,6 +71,31 @@ class TestFiles:
         assert response.headers["Content-Length"] == str(len(CONTENT))
         assert response.headers["Content-Type"] == "video/mp4"
         assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+    @pytest.mark.parametrize("left", [None, 1000, len(CONTENT) + 1])
+    def test_a_file_that_somebody_removed_or_cut_is_no_file_and_is_fetched_anew(
+        self, app: Flask, stored: Stored, engine: sa.Engine, left: int | None
+    ) -> None:
+        with write(engine) as connection:
+            jobs = schema.jobs
+            of_it = jobs.c.id == stored.job_id
+            connection.execute(sa.update(jobs).where(of_it).values(dedup_key="as asked"))
+            key = connection.execute(
+                sa.select(schema.artifacts.c.key).where(schema.artifacts.c.name == "film.mp4")
+            ).scalar_one()
+        assert stored.get().status_code == 200
+        storage = app.extensions[EXTENSION].storage
+        storage.delete(key)
+        if left is not None:
+            other = stored.path.with_name("other")
+            other.write_bytes(b"x" * left)
+            storage.put(key, other)
+        for answer in (stored.get(), stored.get(Range="bytes=0-9")):
+            assert answer.status_code == 404
+            assert "Hand in the link again" in answer.get_json()["detail"]
+        with write(engine) as connection:
+            assert connection.execute(sa.select(jobs.c.dedup_key).where(of_it)).scalar() is None
+        assert stored.get("مقطع.mp4").status_code == 200
 
     def test_head_tells_without_sending(self, stored: Stored) -> None:
         response = stored.client.head(stored.url())

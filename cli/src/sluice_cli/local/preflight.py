@@ -18,6 +18,7 @@ from sluice_core.adapters.db.engine import open_engine
 from sluice_core.adapters.settings import Settings
 from sluice_core.adapters.storage import open_storage
 from sluice_core.domain.errors import ConfigError, StoreAwayError
+from sluice_core.runtime.patience import check_storage
 
 #: Seconds that workers give their runs when they are told to end; a setting of the same name wins.
 DRAIN_GRACE = "2"
@@ -133,10 +134,11 @@ def _redis(settings: Settings, data: Path) -> tuple[Part | None, str]:
 
 
 def _stores(settings: Settings) -> None:
-    open_storage(settings.store.effective_storage_url).check()
+    storage = open_storage(settings.store.effective_storage_url)
     engine = open_engine(settings.store.effective_database_url, pool_size=1)
     try:
         migrate.upgrade(engine)
+        check_storage(storage, engine)
     except StoreAwayError as exc:
         raise ConfigError(exc.sentence) from exc
     finally:

@@ -63,16 +63,17 @@ def test_tries_end(code: str, max_tries: int, last: int) -> None:
         assert ended == GiveUp(exhausted=True)
 
 
-def test_an_overloaded_machine_costs_no_try_until_it_has_lasted() -> None:
-    error = SluiceError(code="overloaded")
+@pytest.mark.parametrize(("code", "runs"), [("overloaded", 20), ("storage_error", 6)])
+def test_what_is_ours_costs_no_try_until_it_has_lasted(code: str, runs: int) -> None:
+    error = SluiceError(code=code)
 
     def after(free: int, tries: int) -> RetryIn | GiveUp:
         return decide(error, tries=tries, max_tries=2, rng=Top(), free=free)
 
-    delays = [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, *[600.0] * 14]
+    delays = [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, *[600.0] * 14][:runs]
     expected = [RetryIn(delay, counted=False) for delay in delays]
-    assert [after(n, 1) for n in range(20)] == expected
-    assert [after(20, tries) for tries in (1, 2)] == [RetryIn(10.0), GiveUp(exhausted=True)]
+    assert [after(n, 1) for n in range(runs)] == expected
+    assert [after(runs, tries) for tries in (1, 2)] == [RetryIn(10.0), GiveUp(exhausted=True)]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 2.0, 700.0, MAX_RETRY_AFTER])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sluice_core.adapters.storage.folder import FolderStorage
-from sluice_core.domain.errors import ConfigError, SluiceError
+from sluice_core.domain.errors import ConfigError, NotYetError, SluiceError
 
 KEY = "work/a/parse.1/info.json"
 
@@ -24,8 +24,9 @@ KEY = "work/a/parse.1/info.json"
     ],
     ids=["keys", "read", "stat", "delete", "put"],
 )
-@pytest.mark.parametrize("wall", [True, False], ids=["a file in its place", "nothing"])
-def test_away(tmp_path: Path, ask: Callable[[FolderStorage], object], *, wall: bool) -> None:
+@pytest.mark.parametrize("place", ["a file", "nothing", "an empty folder"])
+def test_away(tmp_path: Path, ask: Callable[[FolderStorage], object], place: str) -> None:
+    """Also as a disk is that was unmounted: its mount point is an empty folder."""
     root = tmp_path / "storage"
     storage = FolderStorage(root)
     storage.check()
@@ -33,14 +34,19 @@ def test_away(tmp_path: Path, ask: Callable[[FolderStorage], object], *, wall: b
     file.write_bytes(b"{}")
     storage.put(KEY, file)
     root.rename(tmp_path / "elsewhere")
-    if wall:
+    if place == "a file":
         root.write_bytes(b"")
+    if place == "an empty folder":
+        root.mkdir()
     with pytest.raises(SluiceError) as caught:
         ask(storage)
     assert caught.value.code == "storage_error"
     # As a probe asks again and again.
     with pytest.raises(ConfigError):
         storage.check()
+    if root.is_dir():
+        assert list(root.iterdir()) == []
+        root.rmdir()
     root.unlink(missing_ok=True)
     (tmp_path / "elsewhere").rename(root)
     assert list(storage.keys("work/")) == [KEY]
@@ -65,3 +71,13 @@ def test_what_failed_over_a_file_that_went_away_is_no_fault_of_the_file(
     with pytest.raises(SluiceError) as caught:
         probe()
     assert caught.value.code == code
+
+
+def test_a_bare_mount_point_is_not_taken_for_a_storage_in_use(tmp_path: Path) -> None:
+    root = tmp_path / "storage"
+    root.mkdir()
+    with pytest.raises(NotYetError, match=r"is its disk mounted\?.* make \.incoming"):
+        FolderStorage(root).check(used=True)
+    assert list(root.iterdir()) == []
+    FolderStorage(root).check()
+    FolderStorage(root).check(used=True)

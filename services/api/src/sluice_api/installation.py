@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sluice_api.database import Database
 from sluice_api.threads import Threads
 from sluice_api.workers import read_workers
-from sluice_core.adapters.db import vitals
+from sluice_core.adapters.db import details, vitals
 from sluice_core.adapters.db.leases import Lease
 from sluice_core.adapters.metrics.installation import Snapshot
 from sluice_core.adapters.redis import call
@@ -150,7 +150,8 @@ class InstallationReader:
         seen, now = self._storage_good_at, time.monotonic()
         if seen is None or now - seen > STORAGE_EVERY:
             self._storage_good_at = None
-            self._threads.run(self._storage.check)
+            used = self._database.read(details.any_files)
+            self._threads.run(lambda: self._storage.check(used=used))
             self._storage_good_at = now
         free = self._threads.run(self._storage.free_bytes)
         if free is not None:

@@ -108,7 +108,12 @@ CODES: dict[str, CodeInfo] = {
         base_delay=10.0,
     ),
     "storage_error": CodeInfo(
-        _T, "the storage does not answer rightly", "Sluice tries several times; check the storage."
+        _T,
+        "the storage does not answer rightly",
+        "Sluice tries again by itself; check the storage.",
+        # Minutes: keys that were taken back, a mount that is made anew.
+        base_delay=10.0,
+        free_runs=6,
     ),
     "blocked_address": CodeInfo(
         _P,

@@ -33,7 +33,7 @@ from sluice_core.runtime.counting import count
 from sluice_core.runtime.failpoints import Failpoints
 from sluice_core.runtime.hosts import HostGate
 from sluice_core.runtime.locks import RunLocks
-from sluice_core.runtime.patience import patiently
+from sluice_core.runtime.patience import check_storage, patiently
 from sluice_core.runtime.presence import Presence
 from sluice_core.runtime.running import BEAT_EVERY, Running
 from sluice_core.runtime.standby import StandbyWatch
@@ -99,7 +99,7 @@ def open_deps(stage: Actor, loaded: Settings, stack: ExitStack) -> StageDeps:
     patience = loaded.store.start_patience
     patiently(lambda: redis.check(signals), patience)
     patiently(lambda: check(database), patience)
-    patiently(storage.check, patience)
+    patiently(lambda: check_storage(storage, database), patience)
     _prepare_scratch(loaded)
     return make_deps(
         stage, loaded, stack, engine=database, storage=storage, signals=signals, clock=clock

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import sqlalchemy as sa
 import structlog
 
+from sluice_core.adapters.db import details
+from sluice_core.adapters.db.engine import read
+from sluice_core.adapters.storage import Storage
 from sluice_core.domain.errors import NotYetError
 
 log = structlog.get_logger(__name__)
@@ -41,3 +45,15 @@ def patiently(check: Callable[[], None], patience: float) -> None:
             time.sleep(_PAUSE)
         else:
             return
+
+
+def check_storage(storage: Storage, database: sa.Engine) -> None:
+    """See that files can be stored, in the place where the database says that there are some.
+
+    Raises:
+        ConfigError: one sentence on what is wrong.
+
+    """
+    with read(database) as connection:
+        used = details.any_files(connection)
+    storage.check(used=used)

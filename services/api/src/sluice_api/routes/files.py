@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
+from typing import NoReturn
 from urllib.parse import urlencode
 
 import sqlalchemy as sa
+import structlog
 from flask import Response, jsonify, redirect, request
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
@@ -22,10 +24,14 @@ from sluice_api.problems import not_found
 from sluice_api.routes.jobs import visible
 from sluice_api.stored import StoredFile
 from sluice_core.adapters.db import access, details
+from sluice_core.adapters.db import jobs as job_store
 from sluice_core.adapters.db.access import Scope
+from sluice_core.adapters.storage import Stat
 from sluice_core.domain.disposition import attachment
 from sluice_core.domain.job import PLAYLIST, Artifact
 from sluice_core.domain.view import file_view, timestamp
+
+log = structlog.get_logger(__name__)
 
 _TAG = Tag(name="files", description="What came of the jobs.")
 
@@ -61,14 +67,15 @@ def build(deps: Deps) -> APIBlueprint:
         if file.kind == PLAYLIST:
             behind = _carried(deps, path.id, files, inline=inline)
             if behind is not None and file.bytes <= playlists.MAX_BYTES:
-                return _serve_playlist(deps, file, behind, inline=inline)
-            return _serve(deps, file, inline=inline)
+                return _serve_playlist(deps, path.id, file, behind, inline=inline)
+            return _serve(deps, path.id, file, inline=inline)
         link = deps.storage.presigned(
             file.key, name=file.name, content_type=file.content_type, seconds=TICKET_LIFE
         )
         if link is not None and not inline:
+            _whole(deps, path.id, file)
             return redirect(link, 302)
-        return _serve(deps, file, inline=inline)
+        return _serve(deps, path.id, file, inline=inline)
 
     @api.post(
         "/jobs/<string:id>/files/<string:name>/link",
@@ -130,12 +137,11 @@ def _carried(
 
 
 def _serve_playlist(
-    deps: Deps, file: Artifact, query: Callable[[str], str], *, inline: bool
+    deps: Deps, job_id: str, file: Artifact, query: Callable[[str], str], *, inline: bool
 ) -> Response:
     """One whose links are written anew."""
+    _whole(deps, job_id, file)
     stored = deps.threads.run(lambda: b"".join(deps.storage.read(file.key)))
-    if not stored:
-        not_found("The file is no longer stored.")
     body = playlists.carry(stored.decode(), query).encode()
     response = Response(body, content_type=file.content_type)
     _head(response, file, inline=inline)
@@ -144,10 +150,29 @@ def _serve_playlist(
     return response
 
 
-def _serve(deps: Deps, file: Artifact, *, inline: bool) -> Response:
+def _whole(deps: Deps, job_id: str, file: Artifact) -> Stat:
+    """What is stored of a file that is as long as it was when it was done.
+
+    Raises:
+        ProblemError: 404, somebody removed or cut it. Whoever hands in the same link again gets a
+            new job from then on, not this one.
+
+    """
     stat = deps.threads.run(lambda: deps.storage.stat(file.key))
-    if stat is None:
-        not_found("The file is no longer stored.")
+    if stat is None or stat.bytes != file.bytes:
+        _give_up(deps, job_id, file, None if stat is None else stat.bytes)
+    return stat
+
+
+def _give_up(deps: Deps, job_id: str, file: Artifact, found: int | None) -> NoReturn:
+    log.error("stored_file_lost", job=job_id, name=file.name, bytes=file.bytes, found=found)
+    deps.database.write(lambda c: job_store.let_go(c, job_id))
+    what = "no longer stored" if found is None else f"damaged: {found} of {file.bytes} bytes"
+    not_found(f"The file is {what}. Hand in the link again to have it fetched anew.")
+
+
+def _serve(deps: Deps, job_id: str, file: Artifact, *, inline: bool) -> Response:
+    stat = _whole(deps, job_id, file)
     body = StoredFile(deps.storage, file.key, deps.threads)
     response = Response(body, content_type=file.content_type, direct_passthrough=True)
     _head(response, file, inline=inline)

@@ -41,6 +41,11 @@ def _counts(of: dict[Status, int]) -> ChildCounts:
     )
 
 
+def any_files(connection: sa.Connection) -> bool:
+    """Whether anything is stored at all."""
+    return connection.execute(sa.select(artifacts.c.job_id).limit(1)).first() is not None
+
+
 def files_of(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Artifact]]:
     if not job_ids:
         return {}

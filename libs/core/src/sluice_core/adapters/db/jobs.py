@@ -119,6 +119,16 @@ def attempts_of(connection: sa.Connection, job_id: str) -> list[sa.Row[Any]]:
     return list(connection.execute(query))
 
 
+def let_go(connection: sa.Connection, job_id: str) -> None:
+    """A file of it is lost: the same request is no longer this job, nor its parent."""
+    parent = sa.select(jobs.c.parent_id).where(jobs.c.id == job_id).scalar_subquery()
+    connection.execute(
+        sa.update(jobs)
+        .where(sa.or_(jobs.c.id == job_id, jobs.c.id == parent), jobs.c.dedup_key.is_not(None))
+        .values(dedup_key=None)
+    )
+
+
 def extend_expiry(connection: sa.Connection, job_id: str, expires_at: float) -> None:
     """A finished job that was asked for again stays as long as a new one would, children too."""
     # A parent's row is locked before its children's, as everywhere.

@@ -77,8 +77,13 @@ class Storage(Protocol):
     def shares_disk(self, folder: Path) -> bool:
         """Whether a file of that folder can be stored without taking any further room."""
 
-    def check(self) -> None:
-        """Raises `ConfigError` with one sentence when the storage can't be written."""
+    def check(self, *, used: bool = False) -> None:
+        """Raises `ConfigError` with one sentence when the storage can't be written.
+
+        Args:
+            used: files were stored here: one that was never written is another one.
+
+        """
 
 
 def key_parts(key: str) -> list[str]:

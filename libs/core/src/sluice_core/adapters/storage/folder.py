@@ -12,11 +12,12 @@ from typing import BinaryIO
 
 from sluice_core.adapters.ids import new_id
 from sluice_core.adapters.storage.base import Stat, Unfinished, key_parts
-from sluice_core.domain.errors import ConfigError, SluiceError
+from sluice_core.domain.errors import ConfigError, NotYetError, SluiceError
 
 _PIECE = 1024 * 1024
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-#: Beside the files, on the same filesystem, so that the last step is a rename.
+#: Beside the files, on the same filesystem, so that the last step is a rename. It also tells a
+#: storage from the empty folder on which its disk is not mounted.
 _INCOMING = ".incoming"
 #: Between the folders of a key, and before what makes an incoming file's name its own.
 _MARK = "~"
@@ -53,12 +54,19 @@ class FolderStorage:
     def _incoming(self) -> Path:
         """Where files come in; made with the root at first.
 
-        Not later: a root that is away would be made anew, and hide what comes back.
+        Not later: a root that is away would be made anew, and hide what comes back; files would
+        fill the disk below a mount point.
         """
         incoming = self._root / _INCOMING
-        incoming.mkdir(parents=not self._was_there, exist_ok=True)
-        self._was_there = True
+        if not self._was_there:
+            incoming.mkdir(parents=True, exist_ok=True)
+            self._was_there = True
+        elif not incoming.is_dir():
+            raise FileNotFoundError(errno.ENOENT, self._unmounted())
         return incoming
+
+    def _unmounted(self) -> str:
+        return f"there is no {_INCOMING} in {self._root}; is its disk mounted?"
 
     def put(self, key: str, path: Path) -> None:
         target = self._path(key)
@@ -99,8 +107,8 @@ class FolderStorage:
             SluiceError: it is away, e.g. not mounted: a sweep must not take it for an empty one.
 
         """
-        if not self._root.is_dir():
-            raise SluiceError(f"storage: {self._root} is not there", code="storage_error")
+        if not (self._root / _INCOMING).is_dir():
+            raise SluiceError(f"storage: {self._unmounted()}", code="storage_error")
 
     def read(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         with mapped():
@@ -175,7 +183,12 @@ class FolderStorage:
         with mapped():
             return folder.stat().st_dev == self._root.stat().st_dev
 
-    def check(self) -> None:
+    def check(self, *, used: bool = False) -> None:
+        if used and not (self._root / _INCOMING).is_dir():
+            raise NotYetError(
+                f"Files were stored in {self._root}, but {self._unmounted()}"
+                f" If this is the right folder, make {_INCOMING} in it."
+            )
         try:
             probe = self._incoming() / _PROBE
             probe.write_bytes(b"")

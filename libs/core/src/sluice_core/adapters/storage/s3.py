@@ -242,7 +242,8 @@ class S3Storage:
         del folder
         return False
 
-    def check(self) -> None:
+    def check(self, *, used: bool = False) -> None:
+        del used  # a bucket is never mistaken for another one
         # One key for all: who is killed while it checks leaves no more than this.
         probe = f"{self._prefix}.check"
         try:

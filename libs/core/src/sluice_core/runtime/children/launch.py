@@ -77,7 +77,7 @@ def launch(spec: Spec) -> Child:
         # A lock that somebody holds is told without a number.
         if exc.errno not in _LACKS:
             raise
-        raise _lacking(exc.strerror) from exc
+        raise _lacking(str(exc.strerror)) from exc
     raise TypeError(spec)
 
 
