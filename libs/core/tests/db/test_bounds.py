@@ -123,6 +123,19 @@ def test_active_jobs_are_counted_to_the_cap(engine: sa.Engine) -> None:
         assert job_counts.active(c) == active
 
 
+def test_deleted_jobs_are_remembered_for_a_week(engine: sa.Engine) -> None:
+    with write(engine) as c:
+        job = make_job(c)
+        moves.delete(c, job.id, now=NOW)
+        sweep = sweeps.begin(c, job.id, now=NOW)
+        assert sweep is not None
+        sweeps.done(c, sweep)
+        assert jobs.get(c, job.id) is None
+        for days, known in ((6.9, True), (7.1, False)):
+            assert sweeps.purge_gone(c, now=NOW + days * 86_400) == (not known)
+            assert sweeps.exists(c, job.id) is known
+
+
 def test_idempotency_keys_last_a_day(engine: sa.Engine) -> None:
     with write(engine) as c:
         job = make_job(c)

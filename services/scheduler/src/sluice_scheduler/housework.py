@@ -98,6 +98,7 @@ def purge_rows(deps: StageDeps, stop: Event) -> str:
     purged += _repeat(deps, stop, lambda c: sweeps.purge_excess(c, cap=cap, now=now, limit=BATCH))
     with write(deps.engine) as connection:
         others = idempotency.purge(connection, now=now)
+        others += sweeps.purge_gone(connection, now=now)
         others += firings.purge(connection)
         others += callbacks.purge(connection, older_than=now - KEEP_CALLBACKS)
         others += subscriptions.purge(connection, older_than=now - KEEP_ENTRIES)

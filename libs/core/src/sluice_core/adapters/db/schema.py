@@ -191,6 +191,14 @@ artifacts = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
 )
 
+#: Jobs that were deleted with all that they had; their messages may still be on their way.
+gone_jobs = sa.Table(
+    "gone_jobs",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("gone_at", sa.Double, nullable=False, index=True),
+)
+
 idempotency_keys = sa.Table(
     "idempotency_keys",
     metadata,

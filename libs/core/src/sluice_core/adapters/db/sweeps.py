@@ -15,13 +15,18 @@ from sluice_core.adapters.db.schema import (
     artifacts,
     attempts,
     dead_letters,
+    gone_jobs,
     idempotency_keys,
     jobs,
     segments,
 )
 from sluice_core.adapters.db.schema import outbox as outbox_table
+from sluice_core.adapters.db.upsert import insert_or_ignore
 from sluice_core.domain.lanes import Actor
 from sluice_core.domain.states import ACTIVE, TERMINAL, Status, WaitingFor
+
+#: Seconds for which a deleted job is remembered by its id: as long as a message of it may wait.
+GONE_KEPT = 7 * 86_400.0
 
 _ACTIVE = [s.value for s in ACTIVE]
 _TERMINAL = [s.value for s in TERMINAL]
@@ -126,6 +131,9 @@ def done_many(connection: sa.Connection, sweeps: Sequence[Sweep]) -> None:
         connection.execute(sa.delete(table).where(table.c.job_id.in_(gone)))
     search.forget(connection, gone)
     connection.execute(sa.delete(jobs).where(jobs.c.id.in_(gone)))
+    if gone:
+        ids = [{"id": job_id, "gone_at": swept[job_id].asked_at} for job_id in gone]
+        connection.execute(insert_or_ignore(connection, gone_jobs), ids)
 
 
 def expire_files(connection: sa.Connection, *, now: float, limit: int) -> int:
@@ -229,8 +237,15 @@ def adopt_orphans(
 
 
 def exists(connection: sa.Connection, job_id: str) -> bool:
-    """Whether there is a row at all, deleted ones included."""
-    return connection.execute(sa.select(jobs.c.id).where(jobs.c.id == job_id)).first() is not None
+    """Whether there is a row at all, deleted ones included, or was one not long ago."""
+    rows = (sa.select(table.c.id).where(table.c.id == job_id) for table in (jobs, gone_jobs))
+    return connection.execute(sa.union_all(*rows)).first() is not None
+
+
+def purge_gone(connection: sa.Connection, *, now: float) -> int:
+    """Forget deleted jobs whose messages have had their time; returns how many."""
+    old = sa.delete(gone_jobs).where(gone_jobs.c.gone_at <= now - GONE_KEPT)
+    return connection.execute(old).rowcount
 
 
 def scratch_owners(

@@ -109,6 +109,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_counters")),
     )
     op.create_table(
+        "gone_jobs",
+        sa.Column("id", sa.String(length=26), nullable=False),
+        sa.Column("gone_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_gone_jobs")),
+    )
+    op.create_index(op.f("ix_gone_jobs_gone_at"), "gone_jobs", ["gone_at"], unique=False)
+    op.create_table(
         "idempotency_keys",
         sa.Column("key", sa.String(length=64), nullable=False),
         sa.Column("body_hash", sa.String(length=64), nullable=False),
