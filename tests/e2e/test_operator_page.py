@@ -85,8 +85,11 @@ def test_a_key_that_may_not_submit_is_told_so(page, keyed):
     """It sees nothing, as a key sees its own jobs alone: an empty list needs a reason."""
     system, _, user = keyed
     sign_in(page, make_key(system.data, "read"))
+    # What is hidden has its text as well.
+    expect(page.locator("#no-submit")).to_be_visible()
     expect(page.locator("#no-submit")).to_contain_text("lacks the scope submit")
     expect(page.locator("#submit")).to_be_hidden()
+    expect(page.locator("#empty-words")).to_be_visible()
     expect(page.locator("#empty-words")).to_have_text("Nothing here.")
     page.click("#sign-out")
     expect(page.locator("#no-submit")).to_be_hidden()

@@ -32,6 +32,8 @@ def system(world: SampleSite, tmp_path_factory: pytest.TempPathFactory) -> Itera
         # Of a list: for the test of that cap; no other test here has a list.
         SLUICE_MAX_ENTRIES="3",
     ) as started:
+        # On a busy machine they come later than the doctor waits for them.
+        started.wait_for_workers()
         yield started
 
 

@@ -69,8 +69,16 @@ def grown(world, sources, tmp_path):
 @pytest.mark.timeout(600)
 def test_a_stage_that_was_added_by_the_page_does_its_part(grown, world):
     job = grown.submit(world.url("/clips/9001/clip.mp4"), preset="original")
-    [ended] = grown.wait([job["id"]], timeout=200)
+    silent = grown.submit(world.url("/mp4/silent.mp4"), preset="audio-mp3")
+    ended, failed = grown.wait([job["id"], silent["id"]], timeout=200)
     assert ended["status"] == "SUCCESS", ended["error"]
     for stage in ("download", "check", "transcode"):
         assert grown.outcomes(job, stage)[-1:] == ["ok"], stage
     assert {"check", "transcode"} <= grown.http.get("/v1/stats").json()["workers"].keys()
+    # A retry finds the stage: there is no sound to convert, and what was fetched is kept.
+    assert grown.outcomes(silent, "transcode") == ["failed"], failed
+    grown.http.post(f"/v1/jobs/{silent['id']}/retry").raise_for_status()
+    grown.wait([silent["id"]])
+    assert grown.outcomes(silent, "check") == ["ok", "ok"]
+    # Where it does not know a part the nursery fails, and all go on without it.
+    assert "nursery ended (exit code" not in grown.log.read_text()

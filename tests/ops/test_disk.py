@@ -177,12 +177,7 @@ def test_a_storage_that_becomes_read_only(world, tmp_path):
         allow = world.address()
         with running(tmp_path / "data", SLUICE_EGRESS_ALLOW=allow, **env) as system:
             # Workers look at their storage when they start; they are to be past that.
-            ready = ("parse", "download", "transcode")
-            until(
-                lambda: all(
-                    (system.http.get("/v1/stats").json()["workers"] or {}).get(s) for s in ready
-                ),
-            )
+            system.wait_for_workers()
             subprocess.run(["mount", "-o", "remount,ro", place], check=True)
             link = "/clips/603/film.mp4?bytes=300000"
             job = system.submit(world.url(link), preset="original")

@@ -48,8 +48,8 @@ def test_a_good_link_that_is_not(system, world, sluice):
     bad = world.url("/mp4/small.mp4?fail=404")
     code, lines, _ = sluice("doctor", "--good", bad, "--bad", world.url(BAD))
     assert code == 1
-    assert any(line.startswith("FAIL good job") and "not_found" in line for line in lines)
-    assert any(line.startswith("ok   failing job") for line in lines)
+    assert any(line.startswith("FAIL good job") and "not_found" in line for line in lines), lines
+    assert any(line.startswith("ok   failing job") for line in lines), lines
     assert everything(system) == ([], [])
 
 
@@ -57,7 +57,9 @@ def test_a_failing_job_that_does_not_fail(system, world, sluice):
     good = world.url("/mp4/small.mp4")
     code, lines, _ = sluice("doctor", "--good", good, "--bad", good)
     assert code == 1
-    assert any(line.startswith("FAIL failing job") and "should have" in line for line in lines)
+    assert any(line.startswith("FAIL failing job") and "should have" in line for line in lines), (
+        lines
+    )
     assert everything(system) == ([], [])
 
 
@@ -85,9 +87,9 @@ def test_a_stopped_scheduler(system, world, sluice):
     finally:
         scheduler.resume()
     assert code == 1
-    assert any(line.startswith("ok   good job") for line in lines)
-    assert any(line.startswith("FAIL delayed job") for line in lines)
-    assert any(line.startswith("FAIL counts") for line in lines)
+    assert any(line.startswith("ok   good job") for line in lines), lines
+    assert any(line.startswith("FAIL delayed job") for line in lines), lines
+    assert any(line.startswith("FAIL counts") for line in lines), lines
     assert lines[-1] == "ok   clean-up      nothing is left"
     assert everything(system) == ([], [])
 

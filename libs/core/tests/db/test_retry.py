@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from sluice_core.adapters.db import collections, details, jobs, listing, moves, outbox, runs
 from sluice_core.adapters.db.engine import write
 from sluice_core.domain.job import Job
-from sluice_core.domain.lanes import Actor
-from sluice_core.domain.states import ACTIVE, Status, WaitingFor
+from sluice_core.domain.lanes import STAGES, Actor
+from sluice_core.domain.states import ACTIVE, RUNNING_STATE, Status, WaitingFor
 from sluice_testing.factories import (
     NOW,
     fail,
@@ -49,6 +49,22 @@ def test_from_the_stage_that_failed(engine: sa.Engine, stage: Actor, status: Sta
         assert job.epoch == failed.epoch + 1
         assert (job.error, job.finished_at, job.tries, job.losses) == (None, None, 0, 0)
         assert start_run(c, job.id).job.tries == 1
+
+
+def test_from_a_stage_that_was_added(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `docs/adding-a-stage.md`: named, put among the others, and found by a retry."""
+    added = Actor.NOTIFY  # has queues, and is no stage
+    monkeypatch.setattr(moves, "STAGES", (*STAGES[:-1], added, STAGES[-1]))
+    monkeypatch.setitem(RUNNING_STATE, added, Status.MERGING)
+    monkeypatch.setattr(moves, "first_stage_left", lambda _job: added)
+    with write(engine) as c:
+        run = run_at(c, Actor.TRANSCODE)
+        fail(c, run)
+        orders = moves.retry(c, run.job.id, now=NOW)
+        assert orders is not None
+        assert [order.actor for order in orders] == [added]
+        job = _get(c, run.job.id)
+        assert (job.status, job.stage) == (Status.MERGING, added)
 
 
 def test_a_canceled_job_begins_again_since_its_files_went(engine: sa.Engine) -> None:

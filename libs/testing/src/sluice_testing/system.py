@@ -22,6 +22,7 @@ from sluice_core.adapters import settings
 from sluice_core.adapters.db.engine import open_engine, read
 from sluice_core.adapters.settings import StoreSettings
 from sluice_core.adapters.storage import Storage, open_storage
+from sluice_core.domain.lanes import STAGES
 from sluice_testing.process import bound, is_alive
 from sluice_testing.waiting import PATIENCE, until
 
@@ -94,6 +95,15 @@ class System:
             )
         except (OSError, ValueError, KeyError, httpx.HTTPError):
             return None
+
+    def wait_for_workers(self) -> None:
+        """Wait until every stage has one: the API answers before."""
+
+        def all_there() -> bool:
+            workers = self.http.get("/v1/stats").json()["workers"] or {}
+            return all(workers.get(stage) for stage in STAGES)
+
+        until(all_there, timeout=START, why=f"a stage has no worker, see {self.log}")
 
     def stop(self) -> int:
         """End it as Ctrl-C does; returns the exit status."""
