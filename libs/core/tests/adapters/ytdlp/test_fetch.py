@@ -343,8 +343,8 @@ def test_no_child_is_left(sample_site, child):
     assert not is_alive(child.pid, 0)
 
 
-def test_small_child_fetches_and_extracts_again(sample_site, child, tmp_path):
-    info = stale(sample_site, child, "stale=403")
+def test_small_child_fetches_and_extracts_again(stale, child, tmp_path):
+    info = stale("stale=403")
     env = child_environment(home=tmp_path, base={})
     module = "sluice_core.adapters.ytdlp.fetch_child"
     with ForkServer(module=module, env=env, cwd=tmp_path) as child.server:
