@@ -24,6 +24,8 @@ def start_scheduler(
 ) -> Iterator[Callable[..., ServerProcess]]:
     """Starts the real process; its log is `<name>.log` in the test's folder."""
     running: list[ServerProcess] = []
+    # Files that a test has rows of are there, as far as a scheduler looks.
+    open_storage(f"file://{tmp_path}/data/storage").check()
 
     def start(name: str = "scheduler", **env: str) -> ServerProcess:
         log = tmp_path / f"{name}.log"

@@ -106,7 +106,9 @@ class Desk:
 @pytest.fixture
 def desk(tools: Tools, place: Workplace, tmp_path: Path) -> Desk:
     (tmp_path / "storage").mkdir()
-    return Desk(tools, place, tmp_path, open_storage(f"file://{tmp_path}/storage"))
+    storage = open_storage(f"file://{tmp_path}/storage")
+    storage.check()
+    return Desk(tools, place, tmp_path, storage)
 
 
 def encoded(logs: list[dict[str, object]]) -> list[object]:
