@@ -72,7 +72,8 @@ def test_kills_with_progress_between_cost_nothing(system, site):
     *first, last = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
     for how in first:
         kill_child(system, job, progressed=True, how=how)
-    # For the child that comes after the last one.
+    # The last one is held back; who comes after it is not.
+    until(lambda: child_of(system, job, progressed=True), timeout=PATIENCE)
     site.control(link)
     kill_child(system, job, progressed=True, how=last)
     assert_whole(system, site, [job], [link])
