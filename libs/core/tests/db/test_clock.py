@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from sluice_core.adapters.db import clock as clock_module
 from sluice_core.adapters.db.clock import EVERY, TOLERATED, DatabaseClock
-from sluice_core.adapters.db.engine import open_engine, read
+from sluice_core.adapters.db.engine import read
 from sluice_core.domain.errors import StoreAwayError
 from sluice_testing.process import free_port
 
@@ -50,20 +50,6 @@ class Database:
 
     def fetchone(self) -> tuple[float]:
         return (self._moment,)
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    """`open_engine`, closed after the test."""
-    engines: list[sa.Engine] = []
-
-    def call(url: str, **options: Any) -> sa.Engine:
-        engines.append(open_engine(url, **options))
-        return engines[-1]
-
-    yield call
-    for engine in engines:
-        engine.dispose()
 
 
 @pytest.mark.parametrize("wrong", WRONG)

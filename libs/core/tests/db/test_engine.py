@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,6 @@ from sluice_testing.factories import NOW, make_job, run_at
 from sluice_testing.postgres import PostgresServer
 
 Opened = Callable[..., sa.Engine]
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    """`open_engine`, closed after the test."""
-    engines: list[sa.Engine] = []
-
-    def call(url: str, **options: Any) -> sa.Engine:
-        engines.append(open_engine(url, **options))
-        return engines[-1]
-
-    yield call
-    for engine in engines:
-        engine.dispose()
 
 
 def test_a_full_disk_is_told_apart(sqlite_template: Path, tmp_path: Path, opened: Opened) -> None:
