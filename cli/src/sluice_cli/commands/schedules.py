@@ -127,7 +127,7 @@ def run(words: tuple[str, ...], server: str | None, api_key: str | None) -> None
 
         def act(word: str) -> str:
             # It takes subscriptions too.
-            api.post(f"v1/schedules/{_path(api, word).rpartition('/')[2]}/run")
+            api.post(f"v1/schedules/{_find(api, word)['id']}/run")
             return "fires"
 
         one_by_one(words, act)
@@ -153,7 +153,13 @@ def _all(api: Api) -> list[dict[str, Any]]:
 
 
 def _path(api: Api, word: str) -> str:
-    """Of the one that people mean, by its name, which no other has, or by its id.
+    found = _find(api, word)
+    of = "subscriptions" if found["kind"] == "subscription" else "schedules"
+    return f"v1/{of}/{found['id']}"
+
+
+def _find(api: Api, word: str) -> dict[str, Any]:
+    """The one that people mean, by its name, which no other has, or by its id.
 
     Raises:
         RefusedError: there is none.
@@ -161,8 +167,7 @@ def _path(api: Api, word: str) -> str:
     """
     for schedule in _all(api):
         if word in (schedule["name"], schedule["id"]):
-            of = "subscriptions" if schedule["kind"] == "subscription" else "schedules"
-            return f"v1/{of}/{schedule['id']}"
+            return schedule
     raise RefusedError(
         "there is no schedule or subscription of this name or id; `sluice schedules` lists them.",
         code="not_found",
